@@ -6,6 +6,7 @@
     refnp judge DIR, refnp judge --run COMMAND         answers in files, or a program, in any language
     refnp claims [--only PATTERN] [--json FILE …]      which symmetries do its layers and models have?
     refnp prove [PAGE]                                 is a gradient the derivative of what is computed? a proof
+    refnp derive PAGE                                  its formula, and its gradient step by step
     refnp train MODEL --task TASK [--steps N …]        train a neural process beside the exact posterior
     refnp evaluate CHECKPOINT [--json FILE …]          how good it is
     refnp plot CHECKPOINT [--out FILE …]               what it predicts
@@ -113,6 +114,13 @@ def prove(options: argparse.Namespace) -> int:
     from refnp.verify import proofs
 
     return proofs.prove(options.page, assumptions=options.assumptions)
+
+
+def derive(options: argparse.Namespace) -> int:
+    """Derive the gradient of a page; the exit status is 1 if it is not shown to be what is written."""
+    from refnp.formulas import derivation
+
+    return derivation.command(options.page)
 
 
 def train(options: argparse.Namespace) -> int:
@@ -544,6 +552,22 @@ chance of 1e-20.""",
 exit status:
   0  no gradient is wrong; what could not be proved is listed with its reason
   1  one is
+  2  wrong usage: a name that is no page"""
+        ),
+    ),
+    "derive": Command(
+        derive,
+        "derive the gradient of a page, step by step",
+        """\
+The formula that a page computes, its gradient derived from the lines of the page, the last one first, each with the
+rules that it takes, and the lines of the VJP that is written there. With all names written out the two are the same
+expression, for every size; what that assumes is printed, or what is missing.""",
+        [option("page", "PAGE", "its name, such as layer_norm")],
+        lambda: (
+            """\
+exit status:
+  0  every gradient that is derived is what is written
+  1  one is not shown to be: the rule that is missing, or the terms that are left, are said
   2  wrong usage: a name that is no page"""
         ),
     ),

@@ -3,7 +3,8 @@
     python -m refnp.formulas.chapters --write        renews them
 
 A formula stands behind the code of its page, or at the end of the whole code if only lines of that are shown, between
-`<!-- formula: NAME -->` and `<!-- formula: end -->`. It is printed from the page, so that it cannot say something else.
+`<!-- formula: NAME -->` and `<!-- formula: end -->`; the derivation of a page whose code is shown stands at the end of
+the section about its gradient. Both are printed from the page, so that they cannot say something else.
 """
 
 import importlib
@@ -13,12 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from refnp.formulas.derivation import derive
 from refnp.formulas.formula import formula
 
 COURSE = Path(__file__).parents[2] / "docs" / "course"
-BLOCK = re.compile(r"\n<!-- formula: (?!end)[\w ]+ -->\n.*?<!-- formula: end -->\n", re.S)
+BLOCK = re.compile(r"\n<!-- (formula|derivation): (?!end)\w+ -->\n.*?<!-- \1: end -->\n", re.S)
 INCLUDED = re.compile(r"^```\{literalinclude\} \.\./\.\./(refnp/[\w/]+)\.py\n((?::[^\n]*\n)*)```\n", re.M)
 WHOLE = re.compile(r"^## The whole code\n(.*?)(?=^## )", re.M | re.S)
+STEPS = re.compile(r"^## The gradient, step by step\n(.*?)(?=^## )", re.M | re.S)
 WITHOUT = {  # pages, and the rule that is missing
     "multivariate_normal_log_prob": "declares no shapes that letters can have",
     "pair_kernel": "declares no shapes that letters can have",
@@ -54,7 +57,18 @@ def brought_up_to_date(chapter: str) -> str:
             last = [f for f in INCLUDED.finditer(chapter) if f":pyobject: {name}\n" in f[2] and "start-at" not in f[2]]
             place = last[-1].end()
         chapter = chapter[:place] + block + chapter[place:]
+        steps = STEPS.search(chapter)
+        if whole and steps:
+            chapter = chapter[: steps.end(1) - 1] + derived(name, operation) + chapter[steps.end(1) - 1 :]
     return chapter
+
+
+def derived(name: str, operation: Any) -> str:
+    """The derivation of a page, where it is shown to be what is written."""
+    found = derive(operation)
+    assert all(found.theorems.values()), f"refnp derive {name}"
+    words = f"From the last line of the page to the first, beside the VJP that is written: `refnp derive {name}`."
+    return f"\n<!-- derivation: {name} -->\n{words}\n\n$$\n{found.latex}\n$$\n<!-- derivation: end -->\n"
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ from refnp.numbers.indexed.arrays import Indexed, symbol
 from refnp.numbers.indexed.expressions import Expression, NoRule, assuming, function, opened, power, term, total
 from refnp.numbers.indexed.proving import LACKING, sentences
 from refnp.numbers.indexed.sizes import places
-from refnp.numbers.indexed.terms import Index
+from refnp.numbers.indexed.terms import Index, canonical
 from refnp.verify.edits.edited import form_of
 from refnp.verify.edits.opened import Opened
 from refnp.verify.theorems import Form, forms_of, numbers_of
@@ -279,9 +279,9 @@ def written_out(e: Expression, lines: Mapping[str, Indexed]) -> Expression:
         one = term((), (), c)
         for a, p in f:
             if a[0] == "x" and a[1] in lines:
-                one = one * power(written_out(lines[a[1]].at(a[2]), lines), p)
+                one = one * power(Expression(canonical(written_out(lines[a[1]].at(a[2]), lines))), p)
             elif a[0] in ("f", "^"):
-                inside = written_out(opened(a[-1]), lines)
+                inside = Expression(canonical(written_out(opened(a[-1]), lines)))  # equal terms are one
                 one = one * power(inside if a[0] == "^" else function(a[1], inside), p)
             else:
                 one = one * term((), ((a, p),))

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-LETTER = r"[^\W\d_²³][\u0302\u0304]?"
+LETTER = r"[^\W\d_²³][\u0302\u0304]*"
 NAME = rf"{LETTER}(?:[^\W²³]|[\u0304′″])*(?:_\{{[^}}]*\}})?"
 TOKEN = re.compile(rf"\s*(Σ_[^\W²³](?:[′″,]|[^\W²³])*|√|\d+(?:\.\d+)?|[\[\]()]|[-+−/=<>²³^]|{NAME})")
 FUNCTIONS = {
@@ -25,7 +25,7 @@ class Reader:
 
     def __init__(self, text, arrays, sizes, lengths):
         self.arrays, self.sizes, self.lengths = arrays, sizes, lengths
-        self.equations = {}
+        self.equations, self.known = {}, {}
         for line in text.splitlines():
             left, _, right = line.strip().removeprefix("where ").partition(" = ")
             name, indices = self.name_and_indices(left)
@@ -40,6 +40,13 @@ class Reader:
         return (name, split) if name else (indices, [])
 
     def value(self, name, places):
+        """An entry, worked out once."""
+        key = name, *places
+        if key not in self.known:
+            self.known[key] = self.entry(name, places)
+        return self.known[key]
+
+    def entry(self, name, places):
         """An entry: of an array, or of what an equation says."""
         if name in self.equations:
             for indices, right in self.equations[name]:
