@@ -16,7 +16,7 @@ import functools
 import numpy as np
 
 from refnp.autograd.pages import page
-from refnp.autograd.triangular import KERNELS, factor_of, refuse_covariance, solved
+from refnp.autograd.triangular import KERNELS, joined, refuse_covariance, solved
 from refnp.layers.loss import HALF_LOG_TWO_PI, times
 from refnp.layers.masked_reductions import check_positive
 from refnp.layers.softmax import log_softmax, softmax_vjp
@@ -90,41 +90,50 @@ def multivariate_normal_log_prob(y, mean, factor):
     return value, vjp
 
 
-@page("y (..., N), mean (..., N), factor (..., N, K), std positive (..., N) → (...)", kernel=KERNELS)
+@page("y (..., N), mean (..., N), factor (..., N, K), std positive (..., N) → (...)")
 def low_rank_normal_log_prob(y, mean, factor, std):
-    """log p(y) of N numbers with covariance F Fᵀ + diag(σ²), by matrices of K × K: K columns of F for N numbers.
+    """log p(y) of N numbers with covariance F Fᵀ + diag(σ²): K columns of F for N numbers, in time N K².
 
-    With r_n = (y_n − μ_n)/σ_n, A_nk = F_nk/σ_n and the Cholesky factor L of I + AᵀA:
+    With r_n = (y_n − μ_n)/σ_n, A_nk = F_nk/σ_n, and e, w what is left of r and 0 without what the columns of A and I
+    explain of them together (modified Gram-Schmidt: column after column, each taken off all that follow):
 
-        w = L⁻ᵀ L⁻¹ Aᵀ r        e = r − A w
-        ℓ = −½ (|e|² + |w|²) − Σ_k log L_kk − Σ_n log σ_n − (N/2) log 2π
+        q_k = column k of [A; I] less its parts along q_1 … q_(k−1)
+        [e; −w] = [r; 0] − Σ_k q_k (q_k · [r; 0])/|q_k|²
+        ℓ = −½ (|e|² + |w|²) − ½ Σ_k log |q_k|² − Σ_n log σ_n − (N/2) log 2π
 
-    The matrix inversion lemma says (I + A Aᵀ)⁻¹ r = e, and the determinant lemma det(I + A Aᵀ) = det(I + AᵀA). With the
-    first, |z|² of the density is |r|² − |L⁻¹ Aᵀ r|², which cancels where F explains y; it is also the least value
-    over w of |r − A w|² + |w|², a sum of squares.
+    The matrix inversion lemma says (I + A Aᵀ)⁻¹ r = e = r − A w, and |e|² + |w|² is the least value over w of
+    |r − A w|² + |w|²; the determinant lemma det(I + A Aᵀ) = det(I + AᵀA) = Π_k |q_k|². In AᵀA itself the 1 would be
+    lost beside the squares of large factors; here |q_k| ≥ 1, whatever is rounded.
     Shapes: y, mean and std (..., N), factor (..., N, K) → (...).
     Raises ValueError for shapes that do not fit or a std that is not positive and finite.
-    VJP, with H = L⁻¹ Aᵀ, (I + A Aᵀ)⁻¹ = I − Hᵀ H, G = Hᵀ L⁻¹:
+    VJP, with the upper part h_k of q_k, (N,), the lower part l_k, (K,), G = Σ_k h_k l_kᵀ/|q_k|²:
 
-        ȳ = −ℓ̄ e/σ        μ̄ = ℓ̄ e/σ        F̄_nk = ℓ̄ (e_n w_k − G_nk)/σ_n        σ̄_n = ℓ̄ (e_n² − 1 + Σ_k H_kn²)/σ_n
+        ȳ = −ℓ̄ e/σ     μ̄ = ℓ̄ e/σ     F̄_nk = ℓ̄ (e_n w_k − G_nk)/σ_n     σ̄_n = ℓ̄ (e_n² − 1 + Σ_k h_nk²/|q_k|²)/σ_n
 
-    Source: Rasmussen & Williams (2006), A.9 and A.10.
-    Elsewhere: torch.distributions.LowRankMultivariateNormal takes σ² for σ, and the difference.
+    Source: Rasmussen & Williams (2006), A.9 and A.10; Björck (1967), BIT 7, for Gram-Schmidt.
+    Elsewhere: torch.distributions.LowRankMultivariateNormal takes σ² for σ, and AᵀA.
     """
     n, k = factor.shape[-2:]
-    r, a = (y - mean) / std, factor / std[..., None]  # (..., N), (..., N, K)
-    lower = factor_of(a.mT @ a + np.eye(k, dtype=int))  # (..., K, K)   L
-    h = solved(lower, a.mT)  # (..., K, N)
-    w = solved(lower, h @ r[..., None], transposed=True)[..., 0]  # (..., K)
-    e = r - (a @ w[..., None])[..., 0]  # (..., N)
-    logarithms = np.log(np.diagonal(lower, axis1=-2, axis2=-1)).sum(-1) + np.log(std).sum(-1)  # (...)
+    r, a = ((y - mean) / std)[..., None], factor / std[..., None]  # (..., N, 1), (..., N, K)
+    rest = joined(joined(a, r, -1), np.eye(k, k + 1, dtype=bool), -2)  # of N + K rows and K + 1 columns
+    found, squares = [rest[..., :0]], [rest[..., :0].sum(-2)]
+    for _ in range(k):
+        column = rest[..., :1]  # (..., N + K, 1)   q_k
+        size = (column * column).sum(-2)  # (..., 1)   |q_k|²
+        parts = (column * rest[..., 1:]).sum(-2) / size  # along q_k, of what follows
+        rest = rest[..., 1:] - column * parts[..., None, :]
+        found, squares = [*found, column], [*squares, size]
+    columns, sizes = np.concatenate(found, -1), np.concatenate(squares, -1)  # (..., N + K, K), (..., K)
+    e, w = rest[..., :n, 0], -rest[..., n:, 0]  # (..., N), (..., K)
+    h, share = columns[..., :n, :], columns / sizes[..., None, :]  # (..., N, K), (..., N + K, K)
+    logarithms = np.log(sizes).sum(-1) / 2 + np.log(std).sum(-1)  # (...)
     value = -((e * e).sum(-1) + (w * w).sum(-1)) / 2 - logarithms - n * HALF_LOG_TWO_PI  # (...)
 
     def vjp(bar):
         y_bar = -(bar[..., None] * (e / std))  # (..., N)
-        g = solved(lower, h, transposed=True).mT  # (..., N, K)
+        g = share[..., :n, :] @ columns[..., n:, :].mT  # (..., N, K)
         factor_bar = bar[..., None, None] * ((e[..., None] * w[..., None, :] - g) / std[..., None])  # (..., N, K)
-        std_bar = bar[..., None] * ((e * e - (1 - (h * h).sum(-2))) / std)  # (..., N)
+        std_bar = bar[..., None] * ((e * e - (1 - (h * share[..., :n, :]).sum(-1))) / std)  # (..., N)
         return y_bar, -y_bar, factor_bar, std_bar
 
     return value, vjp

@@ -214,6 +214,16 @@ def test_low_rank_normal_by_its_formula(seed, dtype, n, rank):
     assert p.shape == (2,)
 
 
+@given(seeds, st.integers(1, 4), st.integers(1, 8))
+def test_large_factors_of_rank_above_their_number(seed, n, rank):
+    """The 1 in I + AᵀA is not lost beside squares of A: of rank above N, and near 1e4, AᵀA has no Cholesky factor."""
+    mean, factor, std, y = (a.astype(np.float32) for a in low_rank(seed, n, rank))
+    value = LowRankNormal(mean, 1e4 * factor, std).log_prob(y)
+    reference = transcription.low_rank_normal_log_prob(y, mean, 1e4 * factor, std)
+    off = np.finfo(np.float32).eps * np.linalg.cond(np.vstack([1e4 * factor / std[:, None], np.eye(rank)]))
+    assert_within(value, reference, 8 * (n + rank) * off * (1 + abs(reference)))
+
+
 @given(seeds)
 def test_a_low_rank_normal_is_the_dense_one(seed):
     """Covariance, marginals, density and entropy of the same distribution by its Cholesky factor."""

@@ -14,7 +14,6 @@ LACKING = {  # what no random point reaches, or no rule
     "cholesky",  # (√x)² = x
     "cosine_attention",  # of rows of zeros
     "det",  # of rank N − 2
-    "low_rank_normal_log_prob",  # (√x)² = x, for L Lᵀ = I + AᵀA
     "power",  # at p = 0
     "std",  # of equal numbers
 }

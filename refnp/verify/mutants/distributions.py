@@ -5,6 +5,7 @@ from typing import Any
 from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd.primitives import raw
+from refnp.autograd.triangular import factor_of
 from refnp.layers import density, divergence
 from refnp.layers.student_t import student_t_log_prob
 from refnp.numbers.words import logarithm, root
@@ -67,7 +68,7 @@ MUTANTS = [
             "the logarithms of the diagonal were doubled": (LOGARITHMS, f"2 * {LOGARITHMS}"),
             "½ were left out before |z|²": (SQUARES, "-(z * z).sum(-1)"),
         },
-        words={"factor_of": density.factor_of},
+        words={"factor_of": factor_of},
     ),
     *named_edits(
         density.low_rank_normal_log_prob,
