@@ -87,7 +87,12 @@ def cases(options: argparse.Namespace) -> int:
         raise ValueError("export: name the folder to write, such as refnp cases export cases")
     try:
         written = exchange.export(
-            options.folder, options.format, only=options.only, dtypes=dtypes, replace=options.replace
+            options.folder,
+            options.format,
+            only=options.only,
+            dtypes=dtypes,
+            replace=options.replace,
+            gradients=options.gradients,
         )
     except ImportError as missing:  # of the package that writes this format
         raise ValueError(str(missing)) from None
@@ -453,6 +458,12 @@ exists; with a manifest.""",
                 "--replace",
                 None,
                 "replace the folder, answers and all, if it holds exported cases",
+                action="store_true",
+            ),
+            option(
+                "--gradients",
+                None,
+                "of whole models too, by names of data and parameters (seconds for each); other layers have them",
                 action="store_true",
             ),
         ],

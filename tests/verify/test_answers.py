@@ -16,7 +16,7 @@ import pytest
 from refnp.verify.exchange import answers as exchange
 from refnp.verify.exchange import export, judge_folder
 from refnp.verify.exchange.answers import judged_folder
-from refnp.verify.exchange.cases import chosen_problems, id_of, ids_of, in_files
+from refnp.verify.exchange.cases import chosen_problems, id_of, ids_of, in_files, with_gradients
 from refnp.verify.exchange.formats import FORMATS, described, numbers
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN
 
@@ -666,3 +666,26 @@ def test_another_convention_has_its_name(tmp_path):
     report = judge_folder(tmp_path / "cases")
     assert (report.judgements[0].verdict, report.holds) == (CONVENTION, True)
     assert report.judgements[0].issue == "a fully masked row gives the mean of all values"
+
+
+def test_gradients_of_a_whole_model(tmp_path):
+    """By the names of its parameters, where they are asked for; a wrong one is found."""
+    export(tmp_path / "cases", only="cnp/exp", dtypes=("float64",), gradients=True)
+    folder = tmp_path / "cases" / "answers"
+    folder.mkdir()
+    (problem,) = (
+        with_gradients(found) for found in chosen_problems("cnp/exp", ("float64",)) if found.case.name == "cnp/exp"
+    )
+    name, right = id_of(problem.case, "float64"), {in_files(q): array for q, array in problem.answer().items()}
+    assert "gradient.decoder.layers.0.weight" in right
+    write(folder, name, right)
+    assert {row.verdict for row in judged_folder(folder)[0] if row.case == problem.case.name} == {WITHIN}
+    (folder / f"{name}.npz").unlink()
+    write(folder, name, right | {"gradient.target_x": right["gradient.target_x"] * (1 + 1e-9)})
+    wrong = [row for row in judged_folder(folder)[0] if row.case == problem.case.name and row.verdict == DEVIATES]
+    assert [row.quantity for row in wrong] == ["gradient of target_x"]
+
+
+def test_a_model_whose_gradients_have_no_bound_has_its_output_alone():
+    (problem,) = chosen_problems("conv_cnp/whole contexts", ("float64",))
+    assert with_gradients(problem).case.quantities == ["output"]

@@ -22,7 +22,7 @@ import numpy as np
 from refnp.numbers.rounding import judging_precision
 from refnp.verify.asking import excusing
 from refnp.verify.case import Answer, Case, Problem
-from refnp.verify.exchange.cases import MANIFEST, ONNX, VERSION, id_of, in_files
+from refnp.verify.exchange.cases import MANIFEST, ONNX, VERSION, id_of, in_files, with_gradients
 from refnp.verify.exchange.formats import FORMATS, Arrays, Faults, NoAnswerError, UnreadableError, printable, read_plain
 from refnp.verify.findings import Report
 from refnp.verify.frameworks.onnx import posed
@@ -139,6 +139,8 @@ def problem_of(name: str, entry: Mapping[str, Any], known: Mapping[str, Case], l
     if case is None or dtype not in DTYPES or id_of(case, dtype) != name:
         return None
     problem = case.problem(dtype) if layout != ONNX else posed(case.problem(dtype))
+    if len(entry.get("quantities", ())) > len(case.quantities):
+        problem = with_gradients(problem)
     return problem if problem.checksum() == entry.get("inputs") else None
 
 

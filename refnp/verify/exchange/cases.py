@@ -23,6 +23,7 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
+from dataclasses import replace as dataclass_with
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from refnp.verify.exchange.formats import FORMATS, Arrays, as_text, number
 from refnp.verify.frameworks import onnx
 from refnp.verify.judge import matches
 from refnp.verify.layers import cases
+from refnp.verify.propagation import NoBoundError
 from refnp.verify.record import DTYPES
 from refnp.version import __version__
 
@@ -55,6 +57,7 @@ def export(
     only: str | None = None,
     dtypes: Sequence[str] = DTYPES,
     replace: bool = False,
+    gradients: bool = False,
 ) -> int:
     """Write the cases whose names contain `only`, or match it, to a new folder, whole or not at all; how many.
 
@@ -65,6 +68,8 @@ def export(
     if layout not in LAYOUTS:
         raise ValueError(f"refnp.verify.exchange.export: layout is {layout!r}; choose one of {', '.join(LAYOUTS)}")
     problems = chosen_problems(only, dtypes)
+    if gradients:
+        problems = [with_gradients(problem) for problem in problems]
     with whole_folder(Path(folder), replace=replace) as beside:
         return write_cases(beside, problems, layout)
 
@@ -77,6 +82,18 @@ def chosen_problems(only: str | None = None, dtypes: Sequence[str] = DTYPES) -> 
     if unknown := [dtype for dtype in dtypes if dtype not in DTYPES]:
         raise ValueError(f"there are no cases in {unknown[0]!r}; choose {' or '.join(DTYPES)}")
     return [case.problem(dtype) for case in chosen for dtype in dtypes]
+
+
+def with_gradients(problem: Problem) -> Problem:
+    """A whole model with the gradients of its data and parameters, where every operation on the way has a bound."""
+    if not problem.case.layer.whole:
+        return problem
+    asked = dataclass_with(problem.case, gradients=None).problem(problem.dtype)
+    try:
+        asked.bounds  # noqa: B018  # which are kept
+    except NoBoundError:
+        return problem
+    return asked
 
 
 def listing(only: str | None = None) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 A model is made of layers that have equations, and its bound is what the rounding of every operation can do to its
 output (`refnp.verify.propagation`), of first order. The reference is refnp's own in the widest precision; that refnp's
-models are what their texts say is held by tests against transcriptions (tests/models). Judged is the output; gradients
-are those of gradcheck's table. The inputs are numbers of float32, the same in both precisions.
+models are what their texts say is held by tests against transcriptions (tests/models). Judged is the output, and in
+files, where `refnp cases export --gradients` asks for them, gradients of data and parameters. The inputs are numbers of
+float32, the same in both precisions.
 
     data         context_x (B, M, dx), context_y (B, M, dy), target_x (B, N, dx), …
     parameters   by their names in refnp's modules, "decoder.layers.0.weight", in that order
@@ -32,9 +33,10 @@ from refnp.models.neural_process import mean_of_present
 from refnp.numbers.rounding import Rounded
 from refnp.verify.case import Case, Draw, Layer, normal
 from refnp.verify.layers.multi_head import bound
-from refnp.verify.propagation import bounded, wide
+from refnp.verify.propagation import Loss, bounded, wide
 
 DX = DY = 2
+PLACES = 8  # of each gradient that have bounds
 SHAKEN = 0.2  # standard deviation of what is added to the parameters that a module starts with
 SETS = ("context_x", "context_y", "target_x")
 SEVERAL = np.array([[True, True, False], [False, False, False]])  # whose keys differ, as the two of RAGGED do not
@@ -81,7 +83,16 @@ class Model:
         if judged is not None and (judged.stored or judged.products):
             raise ValueError(f"{self.name}: {ROUNDS_ELSEWHERE}")
         found = bounded_once(self, Given([x.value for x in arrays], options))
-        return Rounded(found.value, found.error, found.lost, judged), not_judged
+
+        def pullback(y_bar: Rounded) -> tuple:
+            """Gradients of Σ ȳ y, with their bounds at some places of each; ȳ has no error."""
+            output = lambda leaves: self.computed(*leaves.values(), taped=True, **options)
+            given = {place: x.value for place, x in enumerate(arrays)}
+            loss = Loss(lambda leaves: ag.sum(ag.multiply(output(leaves), y_bar.value)), given)
+            bars = [loss.bounded(place, some_places(x.size)) for place, x in enumerate(arrays)]
+            return tuple(Rounded(bar.value, bar.error, bar.lost, judged) for bar in bars)
+
+        return Rounded(found.value, found.error, found.lost, judged), pullback
 
     @functools.cached_property
     def layer(self) -> Layer:
@@ -143,9 +154,9 @@ def bounded_once(model: Model, given: Given) -> Rounded:
     return bounded([output])[0] if isinstance(output, Tensor) else output
 
 
-def not_judged(_: Rounded) -> tuple:
-    """Gradients of whole models have no bound here."""
-    raise ValueError("gradients of whole models are not judged here: gradcheck judges refnp's")
+def some_places(size: int) -> np.ndarray:
+    """Where in a gradient, flattened, bounds are computed: each costs a run of the model, forward and back."""
+    return np.unique(np.linspace(0, size - 1, min(size, PLACES)).astype(int))
 
 
 def single(draw: Draw) -> Draw:
