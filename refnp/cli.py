@@ -115,9 +115,13 @@ def claims(options: argparse.Namespace) -> int:
 
 
 def prove(options: argparse.Namespace) -> int:
-    """Prove the gradients of pages; the exit status is 1 if one is wrong."""
+    """Prove the gradients of pages, or count what they cost; the exit status is 1 if one is wrong."""
     from refnp.verify import proofs
 
+    if options.cost:
+        from refnp.formulas import cost
+
+        return cost.command(options.page)
     return proofs.prove(options.page, assumptions=options.assumptions)
 
 
@@ -557,6 +561,12 @@ chance of 1e-20.""",
         [
             option("page", "PAGE", "its name, such as softmax; all if none is given", nargs="?"),
             option("--assumptions", None, "what each theorem for every size assumes", action="store_true"),
+            option(
+                "--cost",
+                None,
+                "prove nothing: multiplications, exponentials … and numbers kept, as polynomials in the sizes",
+                action="store_true",
+            ),
         ],
         lambda: (
             """\

@@ -4,6 +4,7 @@ lines       the lines of a page as they run, each a name for an expression of th
 writing     expressions as text and as LaTeX
 formula     the formula of a page, with the names of its lines where one expression would be long
 derivation  `refnp derive`: the gradient from the lines, step by step, and whether it is the VJP that is written
+cost        multiplications and numbers kept, as polynomials in the sizes
 chapters    the formulas that stand in the chapters of the course
 """
 

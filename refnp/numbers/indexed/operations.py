@@ -30,6 +30,7 @@ from refnp.numbers.indexed.arrays import (
 )
 from refnp.numbers.indexed.expressions import Expression, NoRule, atom, function, number, power, term, total
 from refnp.numbers.indexed.indices import abstracted, moved
+from refnp.numbers.indexed.noting import noted
 from refnp.numbers.indexed.sizes import Size, broadcast, is_alike, is_number, is_one, listed, pieces, product_of, sum_of
 from refnp.numbers.indexed.sizes import places as axis_places
 
@@ -496,6 +497,10 @@ FUNCTIONS: dict[Any, Callable] = {
     words.expm1_less: lambda x: exp(x) - 1 - x,
     windows.filled: filled,
 }
+UFUNCS = {function: noted(function, of) for function, of in UFUNCS.items()}
+FUNCTIONS = {function: noted(function, of) for function, of in FUNCTIONS.items()}
+for _name, _function in (("sum", np.sum), ("mean", np.mean), ("__pow__", np.power)):
+    setattr(Indexed, _name, noted(_function, getattr(Indexed, _name)))
 _COMPARED = {
     "gt": np.greater,
     "ge": np.greater_equal,
