@@ -27,7 +27,8 @@ WITHOUT = {  # pages, and the rule that is missing
     "pair_kernel": "declares no shapes that letters can have",
     "turned": "a slice 0:2·K of an axis of size D",
 }
-SENTENCE = "Printed from the page, run on [arrays whose sizes are letters](../proofs.md#the-formula-of-a-page):"
+SENTENCE = """Printed [from the page](../proofs.md#the-formula-of-a-page), in [the letters of all
+pages](../conventions.md#letters-of-formulas):"""
 
 
 def pages_of(chapter: str) -> Iterator[tuple[str, Any, bool]]:

@@ -121,7 +121,8 @@ def letters_of_page(operation: Any, run: Run) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for letters in (of_lines, said, LETTERS):
         for name in letters.keys() & shapes_of(run).keys() - found.keys():
-            if letters[name] not in (*found.values(), *shapes_of(run)):
+            is_other = name in ("query", "key", "value") and name not in run.form.arguments
+            if not is_other and letters[name] not in (*found.values(), *shapes_of(run)):
                 found[name] = letters[name]
     return found
 
