@@ -12,8 +12,8 @@ import pytest
 
 from docs.site import chapters
 from refnp import course
-from refnp.formulas import chapters as printed
 from refnp.course.myst import Cells, sections_of
+from refnp.formulas import chapters as printed
 
 CHAPTERS = chapters.names()
 GREEK = """alpha beta gamma delta epsilon varepsilon zeta eta theta kappa lambda mu nu xi pi rho sigma tau phi varphi
