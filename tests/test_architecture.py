@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted(path for package in ("refnp", "gradcheck") for path in (ROOT / package).rglob("*.py"))
 CHAPTERS = [
     "version",
+    "files",
     "numbers",
     "kernels",
     "autograd",

@@ -20,7 +20,6 @@ The generator's state is that of the bit generator, and of the seed sequence beh
 `rng.spawn` has given; NumPy keeps the one apart from the other.
 """
 
-import contextlib
 import io
 import json
 import math
@@ -34,6 +33,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from refnp.autograd.tensor import Array
+from refnp.files import write_whole
 from refnp.layers.module import Module
 from refnp.training.optimizers import Optimizer
 
@@ -67,7 +67,7 @@ def save(path: str | os.PathLike, checkpoint: Checkpoint) -> None:
     Raises OSError that says what the system says (no space, no permission, no such folder); TypeError for a
     configuration that is not a dict that JSON can hold and for arrays that are not numbers; ValueError for parameters
     that are not finite, an optimiser's arrays with NaN, and a step that is not a whole number from 0. An exception and
-    Ctrl-C leave no other file behind. What a process that was killed was writing, `path`.PID.partial, goes when the
+    Ctrl-C leave no other file behind. What a process that was killed was writing, `path`.….partial, goes when the
     checkpoint is next written.
     """
     if not isinstance(checkpoint.configuration, dict):
@@ -87,7 +87,11 @@ def save(path: str | os.PathLike, checkpoint: Checkpoint) -> None:
     content = io.BytesIO()
     head = {"format": np.array(FORMAT), "contents": np.array(json.dumps(list(arrays)))}
     np.savez(content, **head, **arrays)  # type: ignore[arg-type]
-    _write_whole(os.path.realpath(path), content.getbuffer())
+    try:
+        write_whole(path, content.getbuffer(), synced=True)
+    except OSError as wrong:
+        why = f"save: {wrong.strerror or wrong}; the checkpoint was not written, what was there before still is"
+        raise OSError(wrong.errno, why, os.path.realpath(path)) from wrong
 
 
 def _numbers(group: str, name: str, array: Array) -> Array:
@@ -115,52 +119,6 @@ def _whole(array: Array) -> Array:
 def _short(value: Any) -> str:
     """A value in a message, whatever its size."""
     return reprlib.repr(value.tolist() if isinstance(value, np.ndarray) else value)
-
-
-def _write_whole(path: str, content: memoryview) -> None:
-    _remove_left_over(path)
-    partial = f"{path}.{os.getpid()}.partial"
-    try:
-        with open(partial, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException as wrong:
-        with contextlib.suppress(OSError):
-            os.unlink(partial)
-        if isinstance(wrong, OSError):
-            why = f"save: {wrong.strerror or wrong}; the checkpoint was not written, what was there before still is"
-            raise OSError(wrong.errno, why, path) from wrong
-        raise
-    with contextlib.suppress(OSError):  # the new name too is to outlive a power cut, where folders can be synced
-        folder = os.open(os.path.dirname(path), os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def _remove_left_over(path: str) -> None:
-    """Delete what processes that were killed in the midst of writing have left; those that still run are left alone."""
-    if os.name != "posix":  # elsewhere there is no way to ask for a process without ending it
-        return
-    folder, name = os.path.split(path)
-    with contextlib.suppress(OSError):  # a folder that cannot be read is no reason not to write
-        for file in os.listdir(folder):
-            number = file.removeprefix(f"{name}.").removesuffix(".partial")
-            if file == f"{name}.{number}.partial" and number.isdecimal() and not _is_running(int(number)):
-                os.unlink(os.path.join(folder, file))
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)  # sends nothing
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # it runs, and is another user's
-        return True
-    return process != os.getpid()
 
 
 def load(path: str | os.PathLike) -> Checkpoint:

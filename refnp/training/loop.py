@@ -7,6 +7,7 @@ whole state of a run, and a checkpoint holds it; so a run that was killed at any
 same bits as one that ran through.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Parameter, Tensor, no_grad
+from refnp.files import held
 from refnp.kernels.process import tuned
 from refnp.layers.module import Module, on_tape
 from refnp.training import checkpoint as files
@@ -74,14 +76,22 @@ def train(
     The history has a row for every step, "loss" and "rate", "norm" with clip, and the figures by name (NaN where a
     step gave none); and one for every validation, "validation step", "validation", "validation NAME".
 
-    Ctrl-C stops between two steps, writes the checkpoint and raises KeyboardInterrupt; a second one at once.
+    Ctrl-C stops between two steps, writes the checkpoint and raises KeyboardInterrupt; a second one at once. SIGTERM
+    and SIGHUP, which schedulers send, end the process after the same. While a run lasts, another one that would write
+    its checkpoint raises BlockingIOError.
     Raises FloatingPointError if the loss, a validation (NaN), a gradient (with clip) or a parameter to be saved is not
     finite, and leaves the last checkpoint, which is good. ValueError and TypeError for wrong arguments and for a
     checkpoint of another run, OSError where it cannot be written.
     """
     _check(steps, rng, clip, validate, every, patience, save_seconds)
-    run = Run(model, optimizer, rng, checkpoint, configuration, resume)
-    with tuned(), run, interruptible() as interrupted, progress(run.steps, steps, show) as tell:
+    alone = contextlib.nullcontext() if checkpoint is None else held(checkpoint)
+    with (
+        interruptible() as interrupted,
+        alone,
+        tuned(),
+        Run(model, optimizer, rng, checkpoint, configuration, resume) as run,
+        progress(run.steps, steps, show) as tell,
+    ):
         while run.steps < steps and not run.out_of(patience) and not interrupted():
             step = run.steps + 1
             if schedule is not None:

@@ -177,31 +177,40 @@ def _bar(done: int, steps: int) -> Iterator[Draw]:
         yield lambda step, figures: bar.update(task, completed=step, figures=figures, refresh=True)
 
 
-# Ctrl-C
+# Ctrl-C, and what schedulers send
+
+SENT = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no SIGHUP
+MEANINGS: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, **dict.fromkeys(SENT, signal.SIG_DFL)}
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Yield a function that says whether Ctrl-C was pressed; within, the first one does nothing else.
+    """Yield a function that says whether Ctrl-C was pressed, or SIGTERM or SIGHUP came; within, the first does no more.
 
-    So a run stops between two steps: anywhere else half of the parameters would have moved. The second raises
-    KeyboardInterrupt at once. Where Ctrl-C does not mean KeyboardInterrupt, or this is not the main thread, everything
-    stays as it is.
+    So a run stops between two steps: anywhere else half of the parameters would have moved. The second Ctrl-C raises
+    KeyboardInterrupt at once, and the second signal ends the process. At the end of the block a signal that came does
+    what it would have done. A signal that does not mean what it does by default stays as it is, and so do all where
+    this is not the main thread.
     """
-    pressed = False
+    came: list[int] = []
 
-    def press(number: int, frame: Any) -> None:
-        nonlocal pressed
-        if pressed:
-            raise KeyboardInterrupt
-        pressed = True
+    def note(number: int, frame: Any) -> None:
+        came.append(number)
+        if len(came) > 1:
+            again(number)
+
+    def again(number: int) -> None:
+        signal.signal(number, MEANINGS[number])
+        signal.raise_signal(number)
 
     main = threading.current_thread() is threading.main_thread()
-    ours = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if ours:
-        signal.signal(signal.SIGINT, press)
+    ours = [number for number, meaning in MEANINGS.items() if main and signal.getsignal(number) == meaning]
+    for number in ours:
+        signal.signal(number, note)
     try:
-        yield lambda: pressed
+        yield lambda: bool(came)
     finally:
-        if ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in ours:
+            signal.signal(number, MEANINGS[number])
+        if came and came[0] != signal.SIGINT:
+            again(came[0])

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.files import write_whole
+from refnp.files import write_whole
 from refnp.verify.case import Answer, Case, FailedError, NotOfferedError, Problem
 from refnp.verify.frameworks import PACKAGES, Framework, framework_of, framework_with, installed
 from refnp.verify.layers import cases_of_layers

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from refnp.autograd.files import write_whole
+from refnp.files import write_whole
 from refnp.verify.case import FailedError, NotOfferedError
 from refnp.verify.excuses import SEEN, fingerprint, fingerprints, is_to_be_seen
 from refnp.verify.judge import WITHIN, frameworks, judged

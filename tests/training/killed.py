@@ -134,7 +134,7 @@ def main(folder, moments):
     total = traced(lambda: run(path), lambda count, frame: lines.append(frame.f_code.co_name))
     assert path.read_bytes() == straight
     path.unlink()
-    writing = [count for count, name in enumerate(lines) if name == "_write_whole"]
+    writing = [count for count, name in enumerate(lines) if name in ("write_whole", "written_beside")]
     third = writing[2 * len(writing) // (STEPS + 1) :][: len(writing) // (STEPS + 1)]
     rng = np.random.default_rng(2)
     partials = 0  # files that a kill left half written

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refnp import files
 from refnp.training import checkpoint as page
 from refnp.training.checkpoint import FORMAT, Checkpoint, load, restore, save
 from tests.helpers import assert_same_bits
@@ -303,11 +304,11 @@ def test_ctrl_c_at_any_line_leaves_no_other_file(tmp_path, old):
 
 
 def interrupted(work, moment):
-    """Do `work` with a KeyboardInterrupt before line number `moment` of the page."""
+    """Do `work` with a KeyboardInterrupt before line number `moment` of the page and of the one that writes files."""
     count = itertools.count()
 
     def trace(frame, event, _):
-        if frame.f_code.co_filename != page.__file__:
+        if frame.f_code.co_filename not in (page.__file__, files.__file__):
             return None
         if event == "line" and next(count) == moment:
             sys.settrace(None)
@@ -325,21 +326,39 @@ def interrupted(work, moment):
     return "written"
 
 
-@pytest.mark.skipif(os.name != "posix", reason="processes cannot be asked for")
+@pytest.mark.skipif(os.name != "posix", reason="there is no flock")
 def test_what_a_killed_process_left_goes_with_the_next_write_and_what_a_running_one_writes_stays(tmp_path):
-    killed = subprocess.Popen([sys.executable, "-c", ""])
-    killed.wait()
-    left = [f"run.npz.{killed.pid}.partial", f"run.npz.{2**80}.partial", f"run.npz.{os.getpid()}.partial"]
-    kept = [
-        f"run.npz.{os.getppid()}.partial",
-        "run.npz.x.partial",
-        f"other.npz.{killed.pid}.partial",
-        "run.npz.partial",
-    ]
+    """Locks tell them apart: a process number is that of another process in another container."""
+    left, kept = ["run.npz.12.partial", "run.npz.x.partial"], ["other.npz.1.partial", "run.npz.partial"]
     for name in left + kept:
         (tmp_path / name).write_text("half")
+    running = tmp_path / "run.npz.1234.partial"
+    with open(running, "xb") as file:
+        assert files.has_lock(file, str(running))
+        save(tmp_path / "run.npz", small())
+        assert set(os.listdir(tmp_path)) == {"run.npz", running.name, *kept}
     save(tmp_path / "run.npz", small())
     assert set(os.listdir(tmp_path)) == {"run.npz", *kept}
+
+
+WRITER = """
+import sys, numpy as np
+from refnp import files
+from refnp.training.checkpoint import Checkpoint, save
+for _ in range(60):
+    save(sys.argv[1], Checkpoint({"w": np.ones(int(sys.argv[2]))}))
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there is no flock")
+def test_two_writers_leave_a_whole_file_at_every_moment(tmp_path):
+    path = tmp_path / "run.npz"
+    save(path, Checkpoint({"w": np.ones(1)}))
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), size]) for size in ("2000", "90000")]
+    while any(writer.poll() is None for writer in writers):
+        load(path)
+    assert [writer.returncode for writer in writers] == [0, 0]
+    assert os.listdir(tmp_path) == ["run.npz"]
 
 
 @pytest.mark.parametrize("function", ["fsync", "replace"])

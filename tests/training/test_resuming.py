@@ -62,7 +62,7 @@ def test_killed_at_any_moment_a_run_ends_with_the_same_bits(tmp_path):
         capture_output=True, text=True, check=False, cwd=ROOT, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 in mid-write" in done.stdout
+    assert "8 in mid-write" in done.stdout
     assert "4 from outside" in done.stdout
 
 

@@ -35,8 +35,8 @@ from refnp.autograd.explanation.drawing import page, picture
 from refnp.autograd.explanation.lines import Line, depth_of, folded, lines_of, place_of
 from refnp.autograd.explanation.opening import Opened, can_be_opened, opened
 from refnp.autograd.explanation.previews import array_rows, mask_rows
-from refnp.autograd.files import write_whole
 from refnp.autograd.tensor import ArrayLike, Node, Tensor
+from refnp.files import write_whole
 
 WIDTH = 100  # characters of a line where there is no terminal
 NARROWEST = 60
