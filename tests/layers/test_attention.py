@@ -116,16 +116,6 @@ def test_the_root_that_the_notes_drop_matters():
         assert_within(column_attention(query, key, value, scaled=False), column_attention(query, key, value), bound)
 
 
-@given(problems(dtypes=st.just(np.float64), with_mask=True))
-def test_boolean_mask_is_a_bias_of_minus_infinity(problem):
-    """True = may attend."""
-    (query, key, value, *bias), mask = problem
-    additive = np.where(mask, 0.0, -np.inf) if not bias else np.where(mask, bias[0], -np.inf)
-    rounded = rounded_output([query, key, value, *bias], mask)
-    y = attention(query, key, value, bias=additive)
-    assert_within(y, attend(query, key, value, *bias, mask=mask), 2 * tolerance(rounded, np.float64))
-
-
 # ---- shapes
 
 

@@ -201,19 +201,6 @@ def low_rank(seed=0, n=4, rank=2, batch=()):
     return mean, rng.standard_normal((*batch, n, rank)), np.exp(rng.standard_normal((*batch, n))), y
 
 
-@given(seeds, st.sampled_from(REAL), st.integers(0, 5), st.integers(0, 3))
-def test_low_rank_normal_by_its_formula(seed, dtype, n, rank):
-    mean, factor, std, y = (a.astype(dtype) for a in low_rank(seed, n, rank, (2,)))
-    p = LowRankNormal(mean, factor, std)
-    arguments = y, mean, factor, std
-    rounded, _ = by_page(density.low_rank_normal_log_prob)(*map(exact, arguments))
-    assert_within(p.log_prob(y), transcription.low_rank_normal_log_prob(*arguments), tolerance(rounded, dtype))
-    at_mean = by_page(density.low_rank_normal_log_prob)(*map(exact, (mean, mean, factor, std)))[0]
-    entropy = n / 2 - transcription.low_rank_normal_log_prob(mean, mean, factor, std)
-    assert_within(p.entropy(), entropy, tolerance(at_mean + n / 2, dtype))
-    assert p.shape == (2,)
-
-
 @given(seeds, st.integers(1, 4), st.integers(1, 8))
 def test_large_factors_of_rank_above_their_number(seed, n, rank):
     """The 1 in I + AᵀA is not lost beside squares of A: of rank above N, and near 1e4, AᵀA has no Cholesky factor."""

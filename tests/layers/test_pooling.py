@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd import vjp
-from refnp.layers.pooling import adaptive_max_pool, average_pool, max_pool
+from refnp.layers.pooling import adaptive_average_pool, adaptive_max_pool, average_pool, max_pool
 from tests.helpers import REAL, assert_same_bits, laid_out, layouts, normal, seeds
 from tests.transcriptions import convolution as transcriptions
 
@@ -100,6 +100,12 @@ def test_ceil_mode_by_hand():
     assert average_pool(x, 4, stride=3, padding=1, ceil_mode=True).tolist() == [[[6 / 4, 12 / 4]]]
     assert average_pool(x[..., :4], 2, stride=2, padding=1, ceil_mode=True).shape == (1, 1, 3)
     assert average_pool(x, 3, stride=2, padding=1, count_include_pad=False).tolist() == [[[1.5, 3, 4.5]]]
+
+
+@pytest.mark.parametrize("pool", [average_pool, max_pool, adaptive_average_pool, adaptive_max_pool])
+def test_without_a_size_python_says_what_is_missing(pool):
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'size'"):
+        pool(np.ones((1, 1, 4)))
 
 
 @pytest.mark.parametrize(
