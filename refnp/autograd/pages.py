@@ -215,9 +215,9 @@ def of_each_axis(function: Callable, declaration: Declaration, *, fitted: bool =
         if not fitted:
             arguments = declaration.fitted(arguments, options)
         given = (*arguments[1:], *(options[option.name] for option in declaration.several if option.name in options))
-        count = next(len(several) for several in given if isinstance(several, tuple))
+        count = next((len(several) for several in given if isinstance(several, tuple)), None)
         x, *others = arguments
-        if not batched or x.ndim - count == len(written[0]) - 1:
+        if not batched or count is None or x.ndim - count == len(written[0]) - 1:  # none: Python says what is missing
             return function(x, *others, **options)
         y, vjp = function(x[None], *others, **options)
 

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.derivatives import vjp
+from refnp.autograd.primitives import raw
 from refnp.numbers.arrays import sum_to
 from refnp.numbers.parts import Parts, with_parts
 from refnp.numbers.rounding import Rounded, constant, either
+from refnp.verify.case import Layer
 
 
 def by_page(
@@ -62,6 +64,26 @@ def by_tape(function: Callable, parts: Parts | None = None, *, other_gradient: t
     equation.page, equation.other_gradient = on_tape, other_gradient
     on_tape.of, on_tape.other_gradient = function, other_gradient  # type: ignore[attr-defined]
     return equation
+
+
+def of_value(name: str, function: Callable, parts: Parts | None = None, **others: Any) -> Layer:
+    """The layer of a function of NumPy's words whose value alone is judged, on arrays and by itself on `Rounded`.
+
+    `parts` as in `by_page`, `others` what frameworks call it.
+    """
+    form = function if parts is None else with_parts(function, parts)
+
+    def on_arrays(*arguments: Any, **options: Any) -> Any:
+        row = lambda x: raw(x)[None] if hasattr(raw(x), "dtype") else x  # a float64 would be a number of the formula
+        return function(*map(row, arguments), **{name: row(x) for name, x in options.items()})[0]
+
+    def equation(*arguments: Any, **options: Any) -> tuple:
+        return form(*arguments, **options), None
+
+    for one in (on_arrays, equation):
+        one.__doc__, one.__name__ = function.__doc__, function.__name__
+        one.__signature__ = inspect.signature(function)  # type: ignore[union-attr]
+    return Layer(name, on_arrays, equation, **others)
 
 
 def worst_of(*equations: Callable) -> Callable:

@@ -288,7 +288,8 @@ class Maker:
         found = np.asarray(STRUCTURES[known["structure"]](rng.normal(size=shape), i))
         if written.kind == "square":
             found = well_conditioned(found)
-            return found / np.abs(found).max(-1, keepdims=True, initial=0)  # so that determinants are in range
+            most = np.abs(found).max(-1, keepdims=True, initial=0)  # so that determinants are in range
+            return found / most if shape[-1] > 1 else found
         if written.kind == "definite":
             return well_conditioned(found + found.mT)
         return well_conditioned(found) if written.kind == "triangular" else found

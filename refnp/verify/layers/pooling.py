@@ -133,17 +133,20 @@ MAXIMUM = Layer(
     torch=torch_pool("max"),
     jax=jax_max_pool,
 )
+SIZES = {"size": (2, (4, 5, 2))}  # of the result, in which 0 is a size too
 ADAPTIVE_AVERAGE = Layer(
     "adaptive_average_pool",
     layers.adaptive_average_pool,
     by_page(layers.adaptive_average_pool),
     torch=torch_pool("adaptive_avg"),
+    tried=SIZES,
 )
 ADAPTIVE_MAXIMUM = Layer(
     "adaptive_max_pool",
     layers.adaptive_max_pool,
     by_page(layers.adaptive_max_pool, without=PLACES),
     torch=torch_pool("adaptive_max"),
+    tried=SIZES,
 )
 UPSAMPLE = Layer("upsample", layers.upsample, by_page(layers.upsample), torch=torch_upsample, jax=jax_upsample)
 

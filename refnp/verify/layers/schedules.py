@@ -11,22 +11,16 @@ w are the steps of `warmup`, S all `steps`, f the `floor`, D the `width`.
 
 import numpy as np
 
-from refnp.autograd.primitives import raw
-from refnp.numbers.rounding import WIDE, constant, either, exact
-from refnp.verify.case import Case, Layer
-
-PI = 4 * np.arctan(WIDE(1))
+from refnp.numbers.parts import part
+from refnp.numbers.rounding import either
+from refnp.numbers.words import constant, pi, root
+from refnp.verify.case import Case
+from refnp.verify.judged_pages import of_value
 
 
 def constant_schedule(rate, *, step, warmup=0):
     """η(s) = η min(1, s/w): in w steps of warm-up up to the rate η.   Shapes: rate () → ()."""
-    number = raw(rate).dtype.type
-    return raw(rate) * number(step) / number(warmup) if step < warmup else raw(rate)
-
-
-def constant_equation(rate, *, step, warmup=0):
-    """η min(1, s/w)."""
-    return (rate * float(step) / float(warmup) if step < warmup else rate), None
+    return rate * float(step) / float(warmup) if step < warmup else rate
 
 
 def cosine_schedule(rate, *, step, steps, warmup=0, floor=0.0):
@@ -34,39 +28,33 @@ def cosine_schedule(rate, *, step, steps, warmup=0, floor=0.0):
 
     Shapes: rate () → ().
     """
-    number = raw(rate).dtype.type
     if step <= warmup:
-        return raw(rate) * number(step) / number(warmup)
-    remaining = number(max(steps + 1 - step, 0)) / number(steps - warmup)
-    return number(floor) + (raw(rate) - number(floor)) * np.sin(number(PI / 2) * remaining) ** 2
+        return rate * float(step) / float(warmup)
+    remaining = (0 * rate + float(max(steps + 1 - step, 0))) / float(steps - warmup)
+    return constant(floor) + (rate - constant(floor)) * half_cosine(remaining)
 
 
-def cosine_equation(rate, *, step, steps, warmup=0, floor=0.0):
-    """The half of a cosine in two forms: sin²(½ π r) and ½ (1 + cos(π (1 − r)))."""
-    if step <= warmup:
-        return rate * float(step) / float(warmup), None
-    remaining = exact(max(steps + 1 - step, 0)) / exact(steps - warmup)
-    angle = constant(PI / 2) * remaining
-    squared = lambda: np.sin(angle) * np.sin(angle)
-    printed = lambda: (np.cos(constant(PI) * (1 - remaining)) + 1) / 2
-    return constant(floor) + (rate - constant(floor)) * either(squared, printed), None
+@part
+def half_cosine(remaining):
+    """½ (1 − cos π r), as the square that does not cancel."""
+    sine = np.sin(pi / 2 * remaining)
+    return sine * sine
+
+
+def in_either_form(remaining):
+    """The square, or the half of a cosine as it is printed."""
+    return either(lambda: half_cosine(remaining), lambda: (np.cos(pi * (1 - remaining)) + 1) / 2)
 
 
 def noam_schedule(scale, *, step, width, warmup):
     """η(s) = k D^(−½) min(s^(−½), s w^(−3/2)): up in w steps of warm-up, then down as 1/√s.   Shapes: scale () → ()."""
-    step, width, warmup = (raw(scale).dtype.type(number) for number in (step, width, warmup))
-    return raw(scale) / np.sqrt(width) * np.minimum(1 / np.sqrt(step), step / (warmup * np.sqrt(warmup)))
+    of_step = 1 / root(step) if step >= warmup else step / (warmup * root(warmup))
+    return scale / root(width) * of_step
 
 
-def noam_equation(scale, *, step, width, warmup):
-    """k D^(−½) s^(−½), or k D^(−½) s w^(−3/2) before w."""
-    of_step = WIDE(step) ** WIDE(-0.5) if step >= warmup else WIDE(step) * WIDE(warmup) ** WIDE(-1.5)
-    return scale * constant(WIDE(width) ** WIDE(-0.5)) * constant(of_step), None
-
-
-CONSTANT = Layer("constant_schedule", constant_schedule, constant_equation)
-COSINE = Layer("cosine_schedule", cosine_schedule, cosine_equation)
-NOAM = Layer("noam_schedule", noam_schedule, noam_equation)
+CONSTANT = of_value("constant_schedule", constant_schedule)
+COSINE = of_value("cosine_schedule", cosine_schedule, {half_cosine: in_either_form})
+NOAM = of_value("noam_schedule", noam_schedule)
 
 
 def cases() -> list[Case]:

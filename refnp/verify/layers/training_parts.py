@@ -5,11 +5,13 @@ For `refnp.judge` alone.
 
 import numpy as np
 
+from refnp import autograd as ag
 from refnp.autograd import Tensor
 from refnp.autograd.primitives import raw
 from refnp.layers import BatchNorm
-from refnp.numbers.rounding import constant, where
+from refnp.numbers.words import constant
 from refnp.verify.case import Case, Layer, normal, uniform
+from refnp.verify.judged_pages import by_tape
 from refnp.verify.layers.linear import EMBEDDING
 
 
@@ -76,16 +78,10 @@ def dropout(x, *, keep, dropout):
 
     Shapes: x (...), keep (...) → (...).
     """
-    return x * np.where(keep, 1 / (1 - np.asarray(dropout, raw(x).dtype)), 0)
+    return ag.where(keep, x * (1 / (1 - constant(dropout))).like(raw(x)), 0.0)
 
 
-def dropout_equation(x, *, keep, dropout):
-    """x̄ = ȳ ∘ K/(1 − p)."""
-    factors = where(keep, 1 / (1 - constant(dropout)), 0)
-    return x * factors, lambda g: (g * factors,)
-
-
-DROPOUT = Layer("dropout_of_mask", dropout, dropout_equation)
+DROPOUT = Layer("dropout_of_mask", dropout, by_tape(dropout))
 RUNNING_MEAN = Layer(
     "running_mean",
     running_mean,
