@@ -20,7 +20,7 @@ from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.kernels import layer_norm as kernels
 from refnp.layers.module import Module
 from refnp.numbers.parts import part
-from refnp.numbers.words import constant, nonzero
+from refnp.numbers.words import constant, full, nonzero
 
 
 @page(
@@ -111,8 +111,8 @@ class LayerNorm(Module):
     @takes("", features="whole ≥ 1 per axis", eps="≥ 0", **dict.fromkeys(("affine", "bias"), "True or False"))
     def __init__(self, features: int | tuple[int, ...], *, eps: float = 1e-5, affine: bool = True, bias: bool = True):
         shape, self.axis = last_axes(features)
-        self.gain = Parameter(np.ones(shape)) if affine else 1.0
-        self.shift = Parameter(np.zeros(shape)) if affine and bias else 0.0
+        self.gain = Parameter(full(shape, 1.0)) if affine else 1.0
+        self.shift = Parameter(full(shape, 0.0)) if affine and bias else 0.0
         self.eps = eps
 
     @takes_unchecked("x (..., *features) → (..., *features)")
@@ -131,7 +131,7 @@ class RMSNorm(Module):
     @takes("", features="whole ≥ 1 per axis", eps="≥ 0")
     def __init__(self, features: int | tuple[int, ...], *, eps: float = 1e-5):
         shape, self.axis = last_axes(features)
-        self.gain = Parameter(np.ones(shape))
+        self.gain = Parameter(full(shape, 1.0))
         self.eps = eps
 
     @takes_unchecked("x (..., *features) → (..., *features)")

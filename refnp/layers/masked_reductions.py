@@ -11,20 +11,22 @@ import numpy as np
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.numbers.arrays import broadcast_shapes, floating, in_order
+from refnp.numbers.duals import as_array
 from refnp.numbers.kinds import is_kind
+from refnp.numbers.words import full
 
 
 def full_mask(name: str, mask: ArrayLike | None, shape: tuple[int, ...]) -> Array:
     """A mask as booleans of `shape`, True for None; TypeError unless boolean, ValueError unless it broadcasts."""
     if mask is None:
-        return np.ones(shape, bool)
-    mask = np.asarray(mask)
-    if mask.dtype != bool:
-        raise TypeError(f"{name}: mask is {mask.dtype}; pass booleans, True = counts")
+        return full(shape, True)
+    given: Array = as_array(mask)
+    if given.dtype != bool:
+        raise TypeError(f"{name}: mask is {given.dtype}; pass booleans, True = counts")
     try:
-        return np.broadcast_to(mask, shape)
+        return np.broadcast_to(given, shape)
     except ValueError:
-        raise ValueError(f"{name}: mask has shape {mask.shape}; it must broadcast to {shape}") from None
+        raise ValueError(f"{name}: mask has shape {given.shape}; it must broadcast to {shape}") from None
 
 
 def broadcast_shape(name: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from refnp.autograd.primitives import integers, primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.kernels.hidden import hides_harm, moderate, only, shields, spoilt, spoilt_gradient, used_elements
 from refnp.numbers.arrays import broadcast_shapes
+from refnp.numbers.duals import as_array
 from refnp.numbers.kinds import kind_of
 from refnp.numbers.words import arange
 
@@ -80,7 +81,7 @@ def key_padding(lengths: ArrayLike, keys: int) -> Array:
     lengths = integers("key_padding", "lengths", lengths)
     if lengths.size and (lengths.min() < 0 or lengths.max() > keys):
         raise ValueError(f"key_padding: lengths {lengths.min()} … {lengths.max()} must lie in 0 … keys = {keys}")
-    return np.arange(keys) < lengths[..., None, None]
+    return arange(keys) < lengths[..., None, None]
 
 
 @explained
@@ -102,7 +103,7 @@ def combine(*masks: ArrayLike | None) -> Array | None:
 
     Raises TypeError unless masks are boolean, ValueError unless their shapes broadcast.
     """
-    given = [np.asarray(mask) for mask in masks if mask is not None]
+    given = [as_array(mask) for mask in masks if mask is not None]
     for mask in given:
         if mask.dtype != bool:
             raise TypeError(f"combine: a mask is {mask.dtype}; pass booleans, True = may attend")

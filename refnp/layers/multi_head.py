@@ -33,6 +33,7 @@ from refnp.layers.masks import fits, without_unread
 from refnp.layers.module import Module
 from refnp.layers.positions.relative import RelativePositions
 from refnp.layers.similarity import similarity_attention
+from refnp.numbers.duals import as_array
 from refnp.numbers.words import arange
 
 WIDTHS = (
@@ -205,12 +206,12 @@ def _places(x: Any, places: ArrayLike | None) -> Array:
     """The places of the tokens of x (..., N, d), 0 to N − 1 if none are given; ValueError unless there are N."""
     if places is None:
         return arange(x.shape[-2])
-    places = np.asarray(places)
-    if places.shape[:1] != x.shape[-2:-1] and not (x.ndim > 2 and places.shape == (x.shape[0], x.shape[-2])):
+    given: Array = as_array(places)
+    if given.shape[:1] != x.shape[-2:-1] and not (x.ndim > 2 and given.shape == (x.shape[0], x.shape[-2])):
         raise ValueError(
-            f"MultiHeadAttention: places have shape {places.shape}, there are {x.shape[-2]} tokens; pass one for each"
+            f"MultiHeadAttention: places have shape {given.shape}, there are {x.shape[-2]} tokens; pass one for each"
         )
-    return places
+    return given
 
 
 # ---- heads

@@ -32,6 +32,7 @@ from refnp.layers.module import Module
 from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.positions.relative import RelativePositions
 from refnp.layers.regularization import dropout
+from refnp.numbers.words import arange
 
 
 class Residual(Module):
@@ -269,7 +270,7 @@ class DecoderLayer(TransformerLayer):
         Mask and bias are those of the n tokens and all so far, (..., n, earlier + n); of the memory, (..., n, M).
         """
         pairs, memory_pairs = Pairs(mask, bias, per_head), Pairs(memory_mask, memory_bias, per_head)
-        places = np.arange(token_count(x)) + state.length  # (n,)
+        places = arange(token_count(x)) + state.length  # (n,)
 
         def attend(x):
             return attended(self.attention, x, x, pairs, (places, places), state.cache, weights)

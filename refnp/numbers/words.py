@@ -6,7 +6,7 @@ asked for in the same way.
 
     constant, pi, root, logarithm     numbers of the formula: exact until they stand beside an array, then rounded once
     peak, largest                     the largest element of each row: as a number to take off, and where it stands
-    arange                            the places on an axis
+    arange, full                      the places on an axis; one number at every place
     everywhere                        in the shape that others broadcast to
     shares                            each element of a row over the sum of the row
     nonzero                           x, and 1 in place of 0, for what is divided by
@@ -142,6 +142,12 @@ ABOUT[everywhere] = everywhere.__wrapped__  # type: ignore[attr-defined]
 def arange(n: Any) -> Any:
     """0, 1, 2 … n − 1: the places on an axis of that length."""
     return np.arange(n)
+
+
+@word
+def full(shape: tuple, number: float) -> Any:
+    """An array of this shape with one number everywhere."""
+    return np.full(shape, number)
 
 
 @word

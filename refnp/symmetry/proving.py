@@ -32,7 +32,7 @@ from refnp.symmetry.lockstep import Both
 from refnp.symmetry.places import Flip, Permute, Repeat, Select
 from refnp.symmetry.shifts import Roll
 
-GIVEN = re.compile(rf"(\w+) ({SHAPE})")
+GIVEN = re.compile(rf"([\w.]+) ({SHAPE})")
 HAS_LENGTH = re.compile(r"[(,·+] *([4-9]|\d\d+)\b")  # a number that is tried as a letter
 NUMBERS = ("", "positive", "real", "floating")  # what may be written in front of a shape
 Arrays = Mapping[str, Any]

@@ -5,12 +5,17 @@ A theorem is about arrays whose sizes are letters (theorems.py). A proof in a ca
 1e-20. Both are of real arithmetic; rounding is another matter, which bounds are for.
 """
 
+import contextlib
 import functools
+import io
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from refnp import layers
+from refnp.files import write_whole
 from refnp.numbers.indexed.proving import Theorem
 from refnp.numbers.proving import Proof, vjp_is_derivative
 from refnp.verify import theorems
@@ -42,12 +47,18 @@ class Row(NamedTuple):
         return sum(theorem.proved for theorem in self.theorems.values())
 
     @property
-    def for_every_size(self) -> str:
-        """In how many forms it is proved for every size, and in what time."""
-        if not self.theorems:
-            return "no rule"
-        took = 1e3 * sum(theorem.seconds for theorem in self.theorems.values())
-        return f"{self.forms_proved:d} of {len(self.theorems):<3d}{took:7.0f} ms"
+    def lacking(self) -> dict[str, list[str]]:
+        """What is missing for every size, and the forms in which it is."""
+        found: dict[str, list[str]] = {}
+        for form, theorem in self.theorems.items():
+            if not theorem.proved:
+                found.setdefault(theorem.missing, []).append(form)
+        return found
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether it is proved for every size, in every form."""
+        return self.forms_proved == len(self.theorems) > 0
 
 
 @functools.cache
@@ -96,7 +107,15 @@ def theorems_of(layer: Layer, cases: Sequence[Case] = ()) -> dict[str, dict[str,
     if own is not None and hasattr(own, "page"):
         return theorems.proofs(own.page, own, cases if layer.shapes else ())
     form, function = form_of(layer), layer.function
-    return {} if form is None or function is None else theorems.proofs(form, function, cases)
+    if form is None or function is None:
+        return {}
+    key = form, tuple(layer.shapes.items())
+    if key not in _of_shapes or not layer.shapes:
+        _of_shapes[key] = theorems.proofs(form, function, cases)
+    return _of_shapes[key]
+
+
+_of_shapes: dict[tuple, dict[str, dict[str, Theorem]]] = {}  # shapes that are written may be those of several layers
 
 
 def rows(name: str | None = None) -> Iterator[Row]:
@@ -123,23 +142,51 @@ def prove(name: str | None = None, *, assumptions: bool = False) -> int:
     names = list(pages())
     if name is not None and name not in names:
         raise ValueError(f"{name} is no page; those that are: {', '.join(names)}")
-    wrong = 0
-    print(f"{'page':32s}{'gradient of':14s}for every size: forms      in a field: cases")
-    for row in rows(name):
-        cases = f"{row.proved:4d} of {row.cases:<4d}{row.milliseconds:6.0f} ms"
-        print(f"{row.page:32s}{row.argument:14s}{row.for_every_size:>20s}    {cases}")
-        lacking: dict[str, list[str]] = {}
-        for form, theorem in row.theorems.items():
-            if not theorem.proved:
-                lacking.setdefault(theorem.missing, []).append(form)
-            elif assumptions:
-                assumed = "; ".join(theorem.assumptions) or "sizes are at least 1"
-                print(f"    for every size, {form}: proved if {assumed}")
-        for missing, forms in lacking.items():
-            print(f"    for every size, {', '.join(forms)}: not proved: {missing}")
-        for case, why in row.not_proved.items():
-            print(f"    {case}: {why}")
-        wrong += "wrong" in row.not_proved.values()
-    print("of real arithmetic; for every size of at least 1, under what --assumptions shows; in a field at the sizes")
-    print("of each case and on the branches that its numbers take, but for a chance of 1e-20")
-    return int(wrong > 0)
+    found = []
+    print(f"{'page':32s}{'for every size: forms':25s}{'in a field: cases':24s}gradients of")
+    for _, of_page in itertools.groupby(rows(name), lambda row: row.page):
+        alike: dict[str, list[Row]] = {}
+        for row in of_page:
+            found.append(row)
+            known = row.forms_proved, list(row.theorems), row.lacking, row.proved, row.cases, row.not_proved
+            alike.setdefault(repr(known), []).append(row)
+        for group in alike.values():
+            print("\n".join(lines_of(group, assumptions)))
+    every = sum(row.is_proved for row in found)
+    print(f"{every} of {len(found)} gradients are proved for every size of at least 1, in every form of a call, and")
+    print(f"{sum(not row.not_proved for row in found)} in a field at the sizes of each case, on the branches that its")
+    print("numbers take, but for a chance of 1e-20; of real arithmetic, under what --assumptions shows")
+    return int(any("wrong" in row.not_proved.values() for row in found))
+
+
+def lines_of(group: list[Row], assumptions: bool) -> Iterator[str]:
+    """What is known of gradients of which the same is known, with the reasons why some are not proved."""
+    row, took = group[0], 1e3 * sum(theorem.seconds for row in group for theorem in row.theorems.values())
+    forms = f"{row.forms_proved:4d} of {len(row.theorems):<3d}{took:7.0f} ms" if row.theorems else "        no rule"
+    cases = f"{row.proved:4d} of {row.cases:<4d}{sum(row.milliseconds for row in group):6.0f} ms"
+    yield f"{row.page:32s}{forms:25s}{cases:24s}{', '.join(row.argument for row in group)}"
+    for form, theorem in row.theorems.items():
+        if theorem.proved and assumptions:
+            assumed = "; ".join(theorem.assumptions) or "sizes are at least 1"
+            by = f" by the chain rule from {', '.join(theorem.rests_on)}" if theorem.rests_on else ""
+            yield f"    for every size, {form}: proved{by} if {assumed}"
+    for missing, without in row.lacking.items():
+        yield f"    for every size, {', '.join(without)}: not proved: {missing}"
+    for case, why in row.not_proved.items():
+        yield f"    {case}: {why}"
+
+
+DOCUMENT = "docs/proofs.md"  # in which the table stands
+
+
+def write() -> None:
+    """Write the table anew where it stands."""
+    document, printed = Path(DOCUMENT), io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        prove()
+    before, _, rest = document.read_text(encoding="utf-8").partition("```text\n")
+    write_whole(document, f"{before}```text\n{printed.getvalue()}```{rest.partition('```')[2]}".encode())
+
+
+if __name__ == "__main__":
+    write()

@@ -37,7 +37,7 @@ from refnp.verify.case import Case
 
 NUMBERS = ("≥ 0", "≥ 1", "positive", "finite", "number", "in [0, 1)", "in [0, 1]")
 OPTION = re.compile(r"(\w+) = ([\w.'-]+)")
-DRAWS = 2  # of sizes and numbers, at which a theorem is computed in the field
+DRAWS = 2  # of sizes and numbers, at which a theorem is computed in the field; one of what is made of such pages
 
 
 Indexed.functions |= {
@@ -260,7 +260,7 @@ def proofs(page: Callable, function: Callable, cases: Sequence[Case] = ()) -> di
             found.setdefault(name, {})[form.name] = theorem
         proved = [name for name, theorem in known.items() if theorem.proved]
         if proved:
-            refuse_false(page, form, proved)
+            refuse_false(page, form, proved, 1 if by_steps else DRAWS)
     return found
 
 
@@ -297,23 +297,28 @@ def unknown_ratio(a: Any) -> tuple:
 
 
 def chained(function: Callable, form: Form) -> dict[str, Theorem]:
-    """Theorems of a function of pages on a tape: those of its steps, of which the walk back is the chain rule.
+    """The chain rule: where every step of a function on a tape has a proved VJP, its gradient is proved.
 
-    Each step is proved of arrays of unknown numbers in place of those that it takes. What a step takes beside them must
-    not depend on the arguments, or their gradients would lack what goes that way.
+        v_k = f_k(v_i, v_j …)        v̄_i = Σ_k (∂f_k/∂v_i)ᵀ v̄_k, summed over the steps k that take v_i
+
+    The walk back computes this sum from the VJP of each f_k. Each is proved of arrays of unknown numbers in place of
+    v_i, v_j …, so of those that come there, wherever the step stands: a deeper model needs no other theorems. What a
+    step takes beside the tape must not depend on the arguments, or their gradients would lack what goes that way.
     """
     start = time.perf_counter()
     names = [name for name, x in form.arguments.items() if x is not None]
     given: list[Any] = list(form.arguments.values())
     tensors = [x if x is None else Tensor(x, requires_grad=True) for x in given]
     try:
-        result = function(*tensors, **form.options)
-        steps = [step_theorem(node, names) for node in nodes_of(result)]
+        nodes = nodes_of(function(*tensors, **form.options))
+        steps = [step_theorem(node, names) for node in nodes]
     except LACKING as lacking:
-        steps = [Theorem(False, (), in_words(lacking), 0.0)]
+        nodes, steps = [], [Theorem(False, (), in_words(lacking), 0.0)]
     missing = next((step.missing for step in steps if not step.proved), "")
     assumptions = tuple(sorted({a for step in steps for a in step.assumptions}))
-    found = Theorem(not missing, () if missing else assumptions, missing, (time.perf_counter() - start) / len(names))
+    pages = tuple(sorted({node.operation.__name__ for node in nodes}))
+    seconds = (time.perf_counter() - start) / len(names)
+    found = Theorem(False, (), missing, seconds) if missing else Theorem(True, assumptions, "", seconds, pages)
     return dict.fromkeys(names, found)
 
 
@@ -334,24 +339,59 @@ def nodes_of(result: Any) -> list[Node]:
 def step_theorem(node: Any, names: Sequence[str]) -> Theorem:
     """That the VJP of a step is its derivative by all that has a gradient.
 
-    An axis that is several, one behind the other, is first a letter: what holds for every length does for theirs.
+    It is first tried with letters that are as few as can be, one for each axis that is several, one behind the other:
+    what holds for every length does for theirs, and for other steps.
     """
     given: list[Any] = [a.data if isinstance(a, Tensor) else a for a in node.arguments]
     moving = tuple(i for i, a in enumerate(node.arguments) if isinstance(a, Tensor) and a.requires_grad)
     for x in (*(a for i, a in enumerate(given) if i not in moving), *node.options.values()):
         if isinstance(x, Indexed) and depends(x, names):
             raise NoRule(f"{node.operation.__name__} takes an array that hangs on the arguments, beside the tape")
-    options = [(name, form_of_array(x)) for name, x in sorted(node.options.items())]
-    operation = node.operation.__module__, node.operation.__qualname__
-    key = repr([operation, moving, *map(form_of_array, given), options])
-    if key not in _steps or "at 0x" in key:
-        _steps[key] = of_step(node.operation, given, node.options, moving, as_letters)
-        if not _steps[key]:
-            _steps[key] = of_step(node.operation, given, node.options, moving, list)
-    return _steps[key]
+    for letters in (Letters(), OwnLetters()):
+        full = [unknown_like(x, f"{node.operation.__name__}.{i}", letters, i in moving) for i, x in enumerate(given)]
+        others = {name: unknown_like(x, name, letters) for name, x in sorted(node.options.items())}
+        options = [(name, form_of_array(x)) for name, x in others.items()]
+        key = node.operation, repr([moving, *map(form_of_array, full), options])
+        if key not in _steps or "at 0x" in key[1]:
+            _steps[key] = of_step(node.operation, full, others, moving)
+        if _steps[key]:
+            break
+    return letters.in_own(_steps[key])
 
 
-_steps: dict[str, Theorem] = {}  # what is known of steps, by what they take
+_steps: dict[tuple[Callable, str], Theorem] = {}  # what is known of steps, by what they take
+
+
+class Letters:
+    """Letters n₁, n₂ … in place of those of sizes, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.new: dict[str, Size] = {}
+
+    def of(self, size: Any) -> Any:
+        """The size in these letters."""
+        if not isinstance(size, Size) or size.way == "difference":
+            return size
+        if size.way == "product":
+            return product_of([self.of(part) for part in size.parts])
+        return self.new.setdefault(repr(size), Size(f"n{str(len(self.new) + 1).translate(LOWERED)}"))
+
+    def in_own(self, theorem: Theorem) -> Theorem:
+        """The theorem with its assumptions in the letters of the step."""
+        own = {repr(new): old for old, new in self.new.items()}
+        told = lambda text: INDEXED.sub(lambda found: own.get(found[0], found[0]), text)
+        return theorem._replace(assumptions=tuple(map(told, theorem.assumptions)), missing=told(theorem.missing))
+
+
+LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+INDEXED = re.compile("n[₀-₉]+")
+
+
+class OwnLetters(Letters):
+    """The letters that are there."""
+
+    def of(self, size: Any) -> Any:
+        return size
 
 
 def form_of_array(x: Any) -> Any:
@@ -363,20 +403,15 @@ def form_of_array(x: Any) -> Any:
     return type(x).__name__, x.shape, None if x.seen is None else object()
 
 
-def of_step(
-    operation: Any, given: Sequence[Any], options: Mapping[str, Any], moving: tuple, lengths: Callable
-) -> Theorem:
-    """The theorem, of arrays of unknown numbers in place of all, with these lengths of their axes."""
+def of_step(operation: Any, full: Sequence[Any], options: Mapping[str, Any], moving: tuple) -> Theorem:
+    """The theorem, of these arrays of unknown numbers."""
     page = getattr(operation, "page", operation.__wrapped__)
-    any_of = lambda x, name, i=None: unknown_like(x, name, lengths, moving=i in moving) if isinstance(x, Indexed) else x
-    full = [any_of(x, f"{operation.__name__}.{i}", i) for i, x in enumerate(given)]
-    others = {name: any_of(x, name) for name, x in options.items()}
 
     def of_moving(*arrays: Any) -> tuple:
         among = list(full)
         for i, array in zip(moving, arrays, strict=True):
             among[i] = array
-        y, vjp = page(*among, **others)
+        y, vjp = page(*among, **options)
 
         def vjp_of_moving(*bars: Any) -> tuple:
             gradients = vjp(*bars)
@@ -393,18 +428,19 @@ def of_step(
     return Theorem(not lacking, tuple(sorted(assumptions)), what, 0.0)
 
 
-def unknown_like(x: Indexed, name: str, lengths: Callable, *, moving: bool = False) -> Indexed:
+def unknown_like(x: Any, name: str, letters: Letters, moving: bool = False) -> Any:
     """An array of unknown numbers like it: 0 or 1 where those are, −∞ where it is. Places, and one number, stay."""
-    if isinstance(x, Places) or (x.shape == () and not isinstance(x, Condition) and not moving):
+    if type(x) in (tuple, list):
+        return type(x)(unknown_like(one, f"{name}.{i}", letters) for i, one in enumerate(x))
+    if isinstance(x, Size):
+        return letters.of(x)
+    if not isinstance(x, Indexed) or isinstance(x, Places):
+        return x
+    if x.shape == () and not isinstance(x, Condition) and not moving:
         return x
     if x.seen is not None:
         return Indexed(x.shape, symbol(name, *x.shape).at, x.seen)
-    return (mask if isinstance(x, Condition) else symbol)(name, *lengths(x.shape))
-
-
-def as_letters(shape: Sequence[Any]) -> list:
-    """The shape with a letter for each axis that is several, one behind the other: what holds for any length does."""
-    return [Size(repr(n)) if isinstance(n, Size) and n.way == "sum" else n for n in shape]
+    return (mask if isinstance(x, Condition) else symbol)(name, *map(letters.of, x.shape))
 
 
 def depends(x: Indexed, names: Sequence[str]) -> bool:
@@ -422,7 +458,7 @@ def depends(x: Indexed, names: Sequence[str]) -> bool:
     return False
 
 
-def refuse_false(page: Callable, form: Form, proved: list[str]) -> None:
+def refuse_false(page: Callable, form: Form, proved: list[str], wanted: int = DRAWS) -> None:
     """AssertionError if a gradient that is proved for every size is not the derivative at drawn sizes.
 
     Sizes that a page refuses, such as a kernel longer than its signal, are drawn anew.
@@ -439,7 +475,7 @@ def refuse_false(page: Callable, form: Form, proved: list[str]) -> None:
         if found is False:
             shapes = {name: x.shape for name, x in arrays.items() if x is not None}
             raise AssertionError(f"{form.name}: proved for every size and false at {shapes}, options {options}")
-        if draws == DRAWS:
+        if draws == wanted:
             return
     assert draws, f"{form.name}: proved for every size, and computed at none"
 

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
-from refnp import cli
+from refnp import cli, layers, models
 from refnp.autograd.declaration import Declaration
-from refnp.numbers.indexed.proving import Theorem
+from refnp.autograd.primitives import primitive
+from refnp.numbers.indexed.arrays import symbol
+from refnp.numbers.indexed.proving import Theorem, drawing
+from refnp.numbers.indexed.sizes import Size
 from refnp.verify import proofs, theorems
 from refnp.verify.case import Case, Layer
 
@@ -29,7 +32,9 @@ FOR_EVERY_SIZE = {
     "cosine_attention",
     "cross_entropy",
     "cumsum",
+    "decoder_layer",
     "embedding",
+    "encoder_layer",
     "layer_norm",
     "linear",
     "linear_attention",
@@ -40,6 +45,7 @@ FOR_EVERY_SIZE = {
     "rms_norm",
     "set_convolution",
     "softmax",
+    "transformer",
     "window_attention",
 }
 
@@ -66,7 +72,8 @@ def test_a_wrong_gradient_is_told(monkeypatch, capsys):
 def test_the_command_proves_a_page(capsys):
     assert cli.main(["prove", "softmax"]) == 0
     out = capsys.readouterr().out
-    assert out.splitlines()[1].split()[:2] == ["softmax", "x"]
+    first, *_, last = out.splitlines()[1].split()
+    assert (first, last) == ("softmax", "x")
     assert "3 of 3" in out
     assert "chance of 1e-20" in out
     assert "largest element" not in out
@@ -85,6 +92,38 @@ def test_a_theorem_that_is_false_at_some_size_is_an_error(monkeypatch):
     monkeypatch.setattr(theorems, "gradients", lambda page, arguments, **options: {"x": told})
     with pytest.raises(AssertionError, match="usual: proved for every size and false"):
         theorems.proofs(wrong, function)
+
+
+def test_a_function_of_pages_is_proved_if_each_step_is_and_the_one_that_is_not_is_named():
+    @primitive
+    def cube(x):
+        return x**3, lambda y_bar: (y_bar * 3 * x**2,)
+
+    @primitive
+    def wrong_cube(x):
+        return x**3, lambda y_bar: (y_bar * 3 * x,)
+
+    @primitive
+    def without_rule(x):
+        return np.arcsinh(x), lambda y_bar: (y_bar,)
+
+    form = theorems.Form("usual", {"x": symbol("x", Size("N"))}, {})
+    of = lambda step: theorems.chained(lambda x: layers.softmax(step(x)), form)["x"]
+    assert of(cube).proved
+    assert of(cube).rests_on == ("cube", "softmax")
+    assert "wrong_cube" in of(wrong_cube).missing
+    assert "no rule for arcsinh" in of(without_rule).missing
+
+
+def test_a_deep_encoder_rests_on_the_same_theorems_as_a_shallow_one():
+    d, h, k, n = (Size(name) for name in "DHKN")
+    deep = models.Encoder(6, d * h, h, k, rng=drawing(d))
+    form = theorems.Form("usual", {"x": symbol("x", n, d * h)}, {})
+    theorems.chained(deep.layers[0], form)
+    known = dict(theorems._steps)
+    proof = theorems.chained(deep, form)["x"]
+    assert proof.proved
+    assert theorems._steps == known
 
 
 def test_forms_are_with_and_without_what_may_be_left_out_and_each_choice():

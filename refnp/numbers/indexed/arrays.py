@@ -358,6 +358,9 @@ class Places(Indexed):
         """The places that stand at of(i)."""
         return Places(self.name, shape, self.length, some=self.some, of=lambda i: self._of(of(i)))
 
+    def __add__(self, other: Any) -> Any:
+        return self if is_number(other, 0) else super().__add__(other)
+
     def __mod__(self, length: Any) -> "Places":
         return of_places(self, length)
 

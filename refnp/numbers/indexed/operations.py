@@ -511,6 +511,7 @@ _COMPARED = {
 }
 Indexed.functions = UFUNCS | FUNCTIONS
 Size.functions = Indexed.functions | {windows.windows: windows_of, windows.runs: runs_of, words.arange: every_place}
+Size.functions[words.full] = lambda shape, number: broadcast_to(number, shape)
 if hasattr(words, "summed_to"):
     Indexed.functions[words.summed_to] = summed_to
 _TESTS = (np.isinf, np.isneginf, np.isfinite, np.isnan)

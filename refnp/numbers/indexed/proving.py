@@ -31,12 +31,16 @@ LONGEST = 120  # characters of an assumption, a term
 
 
 class Theorem(NamedTuple):
-    """Whether an identity is `proved` for every size, what it assumes, and what is `missing`: a rule, or terms left."""
+    """Whether an identity is `proved` for every size, what it assumes, and what is `missing`: a rule, or terms left.
+
+    `rests_on` are the functions of whose theorems it is made by the chain rule, if it is.
+    """
 
     proved: bool
     assumptions: tuple[str, ...]
     missing: str
     seconds: float
+    rests_on: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self.proved

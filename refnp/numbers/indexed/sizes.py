@@ -72,7 +72,7 @@ class Size(Kind):
         return _computed(other, "+", self)
 
     def __sub__(self, other: Any) -> Any:
-        return _computed(self, "−", other)
+        return 0 if is_alike(self, other) else _computed(self, "−", other)
 
     def __rsub__(self, other: Any) -> Any:
         return _computed(other, "−", self)

@@ -163,6 +163,11 @@ def bound(module, parameters):
     return module.bind(dict(zip(names, parameters, strict=True)))
 
 
+def shapes_of(module) -> str:
+    """The shapes of its parameters, as `Layer.shapes` writes them."""
+    return ", ".join(f"{name} ({', '.join(map(str, p.shape))})" for name, p in module.named_parameters())
+
+
 def torch_parameters(torch, *parameters) -> list:
     """The parameters of refnp's MultiHeadAttention as PyTorch keeps them, all transposed.
 

@@ -14,11 +14,13 @@ from refnp.autograd.primitives import raw
 from refnp.layers.masks import key_padding
 from refnp.models.decoder_only import DecoderOnly
 from refnp.models.decoding import beam_search, greedy, log_probability
+from refnp.numbers.indexed.proving import drawing
+from refnp.numbers.indexed.sizes import Size
 from refnp.numbers.rounding import Rounded, tolerance
 from refnp.verify.case import Case, GradientInputs, Layer, Without, generator, gradient_of, module_gradient, normal
 from refnp.verify.judged_pages import by_tape
 from refnp.verify.layers.attention import IN_ANY_FORM
-from refnp.verify.layers.multi_head import bound, with_values
+from refnp.verify.layers.multi_head import bound, shapes_of, with_values
 from refnp.verify.layers.transformer_layers import (
     ACTIVATIONS,
     DECODER_PARTS,
@@ -26,6 +28,9 @@ from refnp.verify.layers.transformer_layers import (
     FEATURES,
     HEADS,
     HIDDEN,
+    PRE,
+    H,
+    K,
     decoder_values,
     encoder_values,
     hidden_units,
@@ -51,12 +56,14 @@ def new_stacks(
     causal: bool = True,
     bias: bool = True,
     eps: float = 1e-5,
+    sizes: tuple = (FEATURES, HEADS, HIDDEN),
 ) -> models.EncoderDecoder:
-    """Two stacks of the cases' size, each with a LayerNorm after it."""
+    """Two stacks of these sizes, each with a LayerNorm after it."""
     options: dict[str, Any] = {"norm": norm, "activation": ACTIVATIONS[activation], "final_norm": True, "bias": bias}
-    options |= {"rng": np.random.default_rng(0), "eps": eps}
-    sizes = (count, FEATURES, HEADS, HIDDEN)
-    return models.EncoderDecoder(models.Encoder(*sizes, **options), models.Decoder(*sizes, causal=causal, **options))
+    options |= {"rng": drawing(*sizes), "eps": eps}
+    return models.EncoderDecoder(
+        models.Encoder(count, *sizes, **options), models.Decoder(count, *sizes, causal=causal, **options)
+    )
 
 
 def refnp_transformer(
@@ -67,7 +74,9 @@ def refnp_transformer(
     `source_mask` (B, 1, M) hides padding of the source from the encoder and from the decoder.
     """
     biases = 2 * len(parameters) > sum(ENCODER_PARTS + DECODER_PARTS) * layers + 4
-    model = bound(new_stacks(layers, norm, activation, causal, biases, eps), parameters)
+    hidden, _ = hidden_units(parameters[: sum(ENCODER_PARTS) // (2 - biases)], ENCODER_PARTS)
+    sizes = source.shape[-1], heads, hidden
+    model = bound(new_stacks(layers, norm, activation, causal, biases, eps, sizes), parameters)
     return model(source, target, source_mask=source_mask, memory_mask=source_mask)
 
 
@@ -95,12 +104,23 @@ def torch_transformer(
     return torch.func.functional_call(model, values, (source, target), masks)
 
 
+LETTERS = (H * Size("d"), H, K)
+STACKS, WITHOUT_BIASES, TWO_LAYERS = (
+    f"source (B, M, H·d), target (B, N, H·d), {shapes_of(new_stacks(**options, sizes=LETTERS))}; heads = H"
+    for options in ({}, {"bias": False}, {"count": 2})
+)
 TRANSFORMER = Layer(
     "transformer",
     refnp_transformer,
     transformer,
     torch=torch_transformer,
     names=("Encoder", "Decoder", "EncoderDecoder"),
+    shapes={
+        "usual": f"{STACKS}, layers = 1",
+        "no biases, pre-norm, not causal": f"{WITHOUT_BIASES}, layers = 1, {PRE}, causal = False",
+        "padded source": f"{STACKS}, layers = 1, source_mask boolean (B, 1, M)",
+        "two layers": f"{TWO_LAYERS}, layers = 2",
+    },
 )
 
 

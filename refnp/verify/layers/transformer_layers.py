@@ -5,12 +5,15 @@ LayerNorm gain and shift, of a feed-forward network two weights and biases; with
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from refnp import layers, models
 from refnp.layers.masks import causal, key_padding
+from refnp.numbers.indexed.proving import drawing
+from refnp.numbers.indexed.sizes import Size
 from refnp.verify.case import (
     Case,
     GradientInputs,
@@ -29,6 +32,7 @@ from refnp.verify.layers.multi_head import (
     bound,
     forbidden,
     maps_of,
+    shapes_of,
     torch_parameters,
     with_values,
 )
@@ -64,10 +68,10 @@ def layer_of(kind: Callable, parameters: Sequence, parts: Sequence[int], heads: 
     """An EncoderLayer or DecoderLayer with these parameters, whose shapes say how wide it is."""
     attention, *_, maps, _ = parts_of(parameters, *parts)
     query, _, value, _ = maps_of(attention)
-    sizes = query[0].shape[0], heads, maps[0].shape[1]
+    sizes: Any = query[0].shape[0], heads, maps[0].shape[1]
     widths = {"head_features": query[0].shape[1] // heads, "head_value_features": value[0].shape[1] // heads}
     options |= {"norm": norm, "activation": ACTIVATIONS[activation], "bias": len(query) > 1, **widths}
-    return bound(kind(*sizes, **options, rng=np.random.default_rng(0)), parameters)
+    return bound(kind(*sizes, **options, rng=drawing(*sizes)), parameters)
 
 
 def refnp_encoder_layer(x, *parameters, heads, norm="post", activation="relu", eps=1e-5, **pairs):
@@ -192,19 +196,59 @@ def torch_biased_decoder_layer(torch, x, memory, bias, memory_bias, *parameters,
     return torch_decoder_layer(torch, x, memory, *parameters, bias=bias, memory_bias=memory_bias, **options)
 
 
-ENCODER_LAYER = Layer("encoder_layer", refnp_encoder_layer, encoder_layer, torch=torch_encoder_layer)
+D, H, K, E = (Size(name) for name in "DHKE")  # width, heads, hidden units, width of the memory
+LETTERS: dict[str, Any] = {"head_features": Size("d"), "head_value_features": Size("e"), "rng": drawing(D)}
+
+
+def layer_shapes(arguments: str, kind: Callable, forms: dict[str, str], **options: Any) -> dict[str, str]:
+    """`Layer.shapes` of a layer made of letters: the arguments, its parameters, and options in each of the forms."""
+    of = lambda bias: shapes_of(kind(D, H, K, **LETTERS, bias=bias, **options))
+    return {
+        form: f"{arguments}, {of(form != 'no biases of maps')}; heads = H{other and ', '}{other}"
+        for form, other in forms.items()
+    }
+
+
+PRE = "norm = 'pre', activation = 'gelu'"
+FORMS = {"usual": "", "no biases of maps": PRE}
+MASK, MASKS = "mask boolean (B, N, N)", "mask boolean (B, N, N), memory_mask boolean (B, N, M)"
+OF_HEADS = "per_head = True, mask boolean (B, H, N, N)"
+ENCODED, DECODED = "x (..., N, D)", "x (..., N, D), memory (..., M, E)"
+BIAS, BIASES = "bias (B, N, N)", "bias (B, N, N), memory_bias (B, N, M)"
+ENCODER_SHAPES, BIASED_ENCODER_SHAPES = (
+    layer_shapes(given, models.EncoderLayer, FORMS | {"with mask": MASK} | forms)
+    for given, forms in ((ENCODED, {"mask of each head": OF_HEADS}), (f"{ENCODED}, {BIAS}", {}))
+)
+DECODER_SHAPES, BIASED_DECODER_SHAPES = (
+    layer_shapes(given, models.DecoderLayer, FORMS | {"with masks": MASKS} | forms, memory_features=E)
+    for given, forms in (
+        (DECODED, {"masks of each head": f"{OF_HEADS}, memory_mask boolean (B, H, N, M)"}),
+        (f"{DECODED}, {BIASES}", {}),
+    )
+)
+
+ENCODER_LAYER = Layer(
+    "encoder_layer", refnp_encoder_layer, encoder_layer, torch=torch_encoder_layer, shapes=ENCODER_SHAPES
+)
 ENCODER_FAST_PATH = Layer(
     "encoder_fast_path", refnp_encoder_layer, encoder_layer, torch=torch_encoder_fast_path, names=("EncoderLayer",)
 )
-DECODER_LAYER = Layer("decoder_layer", refnp_decoder_layer, decoder_layer, torch=torch_decoder_layer)
-OTHER_ENCODER_LAYER = Layer("encoder_layer_widths", refnp_encoder_layer, encoder_layer, names=("EncoderLayer",))
-OTHER_DECODER_LAYER = Layer("decoder_layer_widths", refnp_decoder_layer, decoder_layer, names=("DecoderLayer",))
+DECODER_LAYER = Layer(
+    "decoder_layer", refnp_decoder_layer, decoder_layer, torch=torch_decoder_layer, shapes=DECODER_SHAPES
+)
+OTHER_ENCODER_LAYER = replace(
+    ENCODER_LAYER, name="encoder_layer_widths", torch=None, names=("EncoderLayer",)
+)  # of heads of other widths
+OTHER_DECODER_LAYER = replace(
+    DECODER_LAYER, name="decoder_layer_widths", torch=None, names=("DecoderLayer",)
+)  # of a memory of another width
 BIASED_ENCODER_LAYER = Layer(
     "encoder_layer_biased",
     refnp_biased_encoder_layer,
     biased_encoder_layer,
     torch=torch_biased_encoder_layer,
     names=("EncoderLayer",),
+    shapes=BIASED_ENCODER_SHAPES,
 )
 BIASED_DECODER_LAYER = Layer(
     "decoder_layer_biased",
@@ -212,6 +256,7 @@ BIASED_DECODER_LAYER = Layer(
     biased_decoder_layer,
     torch=torch_biased_decoder_layer,
     names=("DecoderLayer",),
+    shapes=BIASED_DECODER_SHAPES,
 )
 PADDING_IN_FAST_PATH = KnownDefect(
     "PyTorch",
