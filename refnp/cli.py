@@ -22,6 +22,7 @@ Each command is one entry of `COMMANDS`: a function of its options, its help, an
 
 import argparse
 import importlib.util
+import io
 import json
 import os
 import sys
@@ -38,6 +39,9 @@ WRONG, BROKEN, STOPPED = 2, 1, 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (sys.argv by default) and return the exit status."""
+    for stream in (sys.stdout, sys.stderr):  # a verdict is not lost for a letter that the terminal has not
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     top = parser()
     try:
         options = top.parse_args(argv)
@@ -58,11 +62,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return STOPPED
     except FloatingPointError as wrong:
-        print(f"refnp {options.command}: {wrong}", *getattr(wrong, "__notes__", ()), sep="\n", file=sys.stderr)
+        print(f"refnp {options.command}: {plain(wrong)}", *getattr(wrong, "__notes__", ()), sep="\n", file=sys.stderr)
         return BROKEN
     except (ValueError, OSError, MemoryError) as wrong:  # what wrong names, options and files end in
-        print(f"refnp {options.command}: error: {wrong}", file=sys.stderr)
+        print(f"refnp {options.command}: error: {plain(wrong)}", file=sys.stderr)
         return WRONG
+
+
+def plain(text: object) -> str:
+    """Lines that may hold names from files, without what controls a terminal."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in str(text))
 
 
 # The commands; each imports only what it needs

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -393,3 +394,12 @@ def test_a_command_imports_what_it_needs(words, absent):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_what_a_terminal_lacks_loses_no_verdict(tmp_path):
+    """Output in cp1252, as on Windows where it is piped; and names from files do not control the terminal."""
+    env = os.environ | {"PYTHONIOENCODING": "cp1252", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "refnp", "judge", "--list", "rms_norm"]
+    done = subprocess.run(command, env=env, capture_output=True, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert cli.plain("red \x1b[31m\nblue") == "red ?[31m\nblue"

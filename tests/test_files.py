@@ -99,7 +99,8 @@ model = Linear(1, 1, rng=np.random.default_rng(0))
 def loss(model, rng):
     print("a step", flush=True)
     return (model(rng.normal(size=(4, 1))) ** 2).sum()
-train(model, loss, Adam(model.parameters()), steps=10**6, rng=np.random.default_rng(0), checkpoint="run.npz", show=False)
+options = {"steps": 10**6, "rng": np.random.default_rng(0), "checkpoint": "run.npz", "show": False}
+train(model, loss, Adam(model.parameters()), **options)
 """
 
 

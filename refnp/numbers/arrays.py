@@ -27,7 +27,12 @@ def in_order(x: Any) -> Any:
 
 
 def copy_in_place_of(x: Array) -> Array:
-    """A copy with the same distances between its numbers in memory, unless some of them are one and the same."""
+    """A copy with the same distances between its numbers in memory, unless some of them are one and the same.
+
+    Raises TypeError for objects, which new memory does not hold yet.
+    """
+    if x.dtype.hasobject:
+        raise TypeError(f"the array is {x.dtype}; pass numbers or booleans")
     steps = [(n - 1) * stride for n, stride in zip(x.shape, x.strides, strict=True)]
     if 0 in [step for n, step in zip(x.shape, steps, strict=True) if n > 1] or not x.size:
         return x.copy()

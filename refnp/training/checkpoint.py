@@ -26,6 +26,7 @@ import math
 import os
 import reprlib
 import zipfile
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -101,6 +102,8 @@ def _numbers(group: str, name: str, array: Array) -> Array:
     """
     if array.dtype.kind not in "biufc":
         raise TypeError(f"checkpoint: {group}/{name} is {array.dtype}, not numbers")
+    if group == "history" and (array.ndim != 1 or array.dtype.kind == "c"):
+        raise ValueError(f"history/{name} is {array.dtype} {array.shape}; it must be real numbers, one for each step")
     allowed = {"history": lambda x: np.ones(x.shape, bool), "optimizer": lambda x: ~np.isnan(x)}
     fine = allowed.get(group, np.isfinite)(array)
     if not fine.all():
@@ -132,7 +135,7 @@ def load(path: str | os.PathLike) -> Checkpoint:
     version = arrays.pop("format", None)
     if version is None:
         raise ValueError(f"load: {path} is not a checkpoint of refnp: it has no entry 'format', but {list(arrays)[:5]}")
-    if version.shape or version.dtype.kind not in "iu" or version > FORMAT:
+    if version.shape or version.dtype.kind not in "iu" or not 1 <= version <= FORMAT:
         raise ValueError(
             f"load: {path} has format {version}; this refnp reads up to {FORMAT}: install the newer one that wrote it"
         )
@@ -192,9 +195,15 @@ def _arrays(path: str | os.PathLike, file: BinaryIO) -> Arrays:
         raise ValueError(f"load: {path} is not a checkpoint: it does not begin as a .npz file does")
     try:
         with zipfile.ZipFile(file) as archive:
+            entries = archive.infolist()
+            for entry in entries:
+                if entry.compress_type != zipfile.ZIP_STORED:  # save never does, and it may unfold to any size
+                    raise ValueError(f"{entry.filename} is compressed")
+            if twice := [name for name, count in Counter(archive.namelist()).items() if count > 1]:
+                raise ValueError(f"{twice[0]} is there twice")
             if (name := archive.testzip()) is not None:
                 raise ValueError(f"the contents of {name} have changed")
-            for entry in archive.infolist():
+            for entry in entries:
                 _require_all_bytes(archive, entry)
         file.seek(0)
         with np.load(file, allow_pickle=False) as stored:
@@ -282,9 +291,11 @@ def set_state(rng: np.random.Generator, text: str) -> None:
         stored = state["bits"]["bit_generator"]
         if stored == kind.__name__:
             seed = state["seed"]
+            if seed is not None and not (4 <= seed.get("pool_size", 4) <= 64 and len(seed.get("spawn_key", ())) <= 64):
+                raise ValueError("its seed would take hours")  # NumPy mixes each number with each, where Ctrl-C waits
             whole = state["bits"], bits.seed_seq if seed is None else np.random.SeedSequence(**seed)
             kind(0).__setstate__(whole)  # raises here, on another generator
-    except (ValueError, KeyError, TypeError, IndexError, OverflowError) as wrong:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as wrong:
         raise ValueError(f"set_state: this is no state of a generator: {wrong!r}") from wrong
     if stored != kind.__name__:
         raise ValueError(f"set_state: the state is of a {stored}, the generator is a {kind.__name__}; make one alike")

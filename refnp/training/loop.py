@@ -231,6 +231,10 @@ class Run:
             )
         if stored.optimizer_name and len(stored.history.get("loss", ())) != stored.step:
             raise ValueError(f"train: {file} was not written by train: its history does not have {stored.step} steps")
+        for kind in (False, True):  # rows of steps, and of validations
+            lengths = {len(rows) for name, rows in stored.history.items() if name.startswith("validation") is kind}
+            if len(lengths) > 1:
+                raise ValueError(f"train: {file} was not written by train: its history has rows of {sorted(lengths)}")
         files.restore(stored, self.model, self.optimizer, self.rng)
         self.history = {name: array.tolist() for name, array in stored.history.items()}
         self.best, self.saved = stored.best, self.steps

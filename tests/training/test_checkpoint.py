@@ -447,3 +447,45 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path, wrong, message):
     with pytest.raises(ValueError, match=f"save: nothing was written: {message}"):
         save(tmp_path / "run.npz", wrong)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: state["seed"].update(pool_size=10**6), "would take hours"),
+        (lambda state: state["seed"].update(spawn_key=[0] * 10**6), "would take hours"),
+        (lambda state: state.update(seed=3), "is no state of a generator"),
+    ],
+)
+def test_a_generator_that_would_take_hours_is_refused(change, message):
+    rng, state = np.random.default_rng(0), json.loads(page.state_of(np.random.default_rng(1)))
+    change(state)
+    with pytest.raises(ValueError, match=message):
+        page.set_state(rng, json.dumps(state))
+    with pytest.raises(ValueError, match="is no state of a generator"):
+        page.set_state(rng, "[" * 100_000)
+    assert rng.random() == np.random.default_rng(0).random()
+
+
+def test_what_unfolds_and_what_is_there_twice_is_refused(tmp_path):
+    """A small file that says 6 GB of zeros would take them."""
+    save(tmp_path / "run.npz", small())
+    with zipfile.ZipFile(tmp_path / "run.npz") as stored:
+        entries = {name: stored.read(name) for name in stored.namelist()}
+    with zipfile.ZipFile(tmp_path / "small.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in entries.items():
+            archive.writestr(name, content)
+    with zipfile.ZipFile(tmp_path / "twice.npz", "w") as archive:
+        for name, content in entries.items():
+            archive.writestr(name, content)
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("step.npy", entries["step.npy"])
+    for file, message in (("small", "is compressed"), ("twice", "step.npy is there twice")):
+        with pytest.raises(ValueError, match=message):
+            load(tmp_path / f"{file}.npz")
+
+
+@pytest.mark.parametrize("wrong", [np.float64(1.0), np.ones((2, 2)), np.ones(2) * 1j])
+def test_a_history_that_is_none_is_refused_before_anything_is_loaded(tmp_path, wrong):
+    with pytest.raises(ValueError, match=r"history/loss is .*; it must be real numbers, one for each step"):
+        save(tmp_path / "run.npz", Checkpoint({}, history={"loss": wrong}))

@@ -21,6 +21,7 @@ import stat
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,7 +163,7 @@ def read_plain(path: Path, limit: int) -> bytes:
         if status.st_size > limit:
             raise UnreadableError(f"{status.st_size} bytes, where {limit} are more than enough")
         with open(opened, "rb", closefd=False) as file:
-            return file.read(limit)
+            return file.read(min(limit, status.st_size))
     finally:
         os.close(opened)
 
@@ -335,7 +336,7 @@ def check_count(count: int, expected: Arrays) -> None:
 def check_once(names: list[str]) -> None:
     """UnreadableError for a name that is there twice."""
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(name for name, count in Counter(names).items() if count > 1)
         raise UnreadableError(f"{twice[:80]!r} is there twice")
 
 

@@ -14,6 +14,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
@@ -86,10 +87,13 @@ def version_of(package: str) -> str:
 def pytorch_file(path: str | os.PathLike) -> Any:
     """What a file of PyTorch holds, tensors in mappings and lists, on the CPU; it may not run code.
 
-    Raises ValueError for a file that holds other objects, or is no file of PyTorch.
+    Raises ValueError for a file that holds other objects, or is no file of PyTorch, and for a PyTorch whose reader runs
+    code in spite of `weights_only`, or writes where it must not (CVE-2025-32434, CVE-2026-24747).
     """
     import torch
 
+    if tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) < (2, 10):
+        raise ValueError(f"{path}: PyTorch {torch.__version__} may run code of a file; install 2.10 or newer")
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as wrong:  # whatever pickle, zipfile and PyTorch stumble over
