@@ -116,7 +116,10 @@ def weights(path: str | os.PathLike) -> dict[str, np.ndarray]:
         )
     else:
         content = pytorch_file(path)
-    state = {name: array_of(value) for name, value in flattened(state_dict_of(path, content)).items()}
+    try:
+        state = {name: array_of(value) for name, value in flattened(state_dict_of(path, content)).items()}
+    except (RecursionError, RuntimeError, TypeError, AttributeError) as wrong:  # of sparse, quantized, meta tensors
+        raise ValueError(f"{path} is no state dict of plain tensors: {wrong}") from wrong
     for name, array in state.items():
         if array.dtype.kind not in "biufc":
             raise ValueError(f"{path} is no state dict: {name} is {array.dtype}, not numbers")
@@ -163,6 +166,8 @@ def recognised(source: str, state: State) -> Recognised:
             f"these are no weights of a model of {source}, whose {wrong} is not there; there are {names} … "
             f"Sources are {', '.join(SOURCES)}"
         ) from wrong
+    except (TypeError, ArithmeticError) as wrong:  # the length of a number, a width of 0
+        raise ValueError(f"these are no weights of a model of {source}, an array has another shape: {wrong}") from wrong
 
 
 def numbers(state: State, pattern: str) -> list[int]:

@@ -1,5 +1,6 @@
 """Weights of other code bases as checkpoints: found, read again with the same predictions, or refused in words."""
 
+import contextlib
 import os
 import sys
 
@@ -237,3 +238,35 @@ def test_the_command(tmp_path, monkeypatch, capsys):
 def test_every_source_has_a_case():
     assert {source for source, *_ in CASES.values()} == set(SOURCES)
     assert {name for _, name, _ in CASES.values()} <= set(MODELS)
+
+
+DAMAGES = [
+    lambda array: array.reshape(-1)[:1].reshape(()),
+    lambda array: array.reshape(-1)[:0],
+    lambda array: array[None, None],
+    lambda array: array[..., :0] if array.ndim else array,
+    lambda array: array.astype("U3"),
+]
+
+
+@every_case
+def test_a_damaged_array_is_refused_in_words(case, tmp_path):
+    """A number, nothing, more axes, text in place of an array: a ValueError, or a model all the same."""
+    _, state = made(case)
+    for name in list(state)[:: max(1, len(state) // 3)]:
+        for damage in DAMAGES:
+            np.savez(tmp_path / "theirs.npz", **(state | {name: damage(state[name])}))
+            with contextlib.suppress(ValueError):
+                convert(tmp_path / "theirs.npz", CASES[case][0], tmp_path / "ours.npz")
+
+
+@pytest.mark.parametrize("kind", ["sparse", "meta", "itself"])
+def test_tensors_that_are_no_arrays_are_refused(tmp_path, kind):
+    torch = pytest.importorskip("torch")
+    state = {"weight": torch.ones(3).to_sparse() if kind == "sparse" else torch.ones(3, device="meta")}
+    if kind == "itself":
+        state = {}
+        state["weights"] = state
+    torch.save(state, tmp_path / "theirs.pt")
+    with pytest.raises(ValueError, match=r"theirs\.pt"):
+        weights(tmp_path / "theirs.pt")
