@@ -38,7 +38,8 @@ from gradcheck.adapters import Claim, arguments, remedy
 from gradcheck.exact import Exact, element_wise
 from gradcheck.first_order import FirstOrder, along, covering, draw_cotangents, first_order
 from gradcheck.flat import ClaimedGradient, FlatFunction
-from gradcheck.kinks import find_kinks, judge_kinks, slopes_at, with_kinks
+from gradcheck.joint import judge_joint, with_slopes_beside
+from gradcheck.kinks import Slopes, find_kinks, judge_kinks, slopes_at, with_kinks
 from gradcheck.numerical import Method, choose, differences_precision
 from gradcheck.precision import dtype_name, roundoff, scaled, wider, working
 from gradcheck.report import Kink, Report
@@ -126,10 +127,10 @@ def compare(
     projections   along random directions, at most so many for each array
     cotangents    u that are drawn; each comparison is of ⟨u, J v⟩
 
-    Where f has a kink, the claim must be finite and lie between the slopes of its two sides (`gradcheck.kinks`);
-    `report.kinks` names these elements. What could not be judged is counted in `report.left_out`. A pullback that
-    writes into its cotangent, the arguments or the value, or returns what a later call changes, disagrees: that is
-    `report.fault`.
+    Where f has a kink, the claim must be finite and lie between the slopes of its two sides (`gradcheck.kinks`), also
+    along directions through several of them (`gradcheck.joint`); `report.kinks` names these elements. What could not be
+    judged is counted in `report.left_out`. A pullback that writes into its cotangent, the arguments or the value, or
+    returns what a later call changes, disagrees: that is `report.fault`.
 
     Raises ValueError or TypeError for arguments, functions and claims that cannot be checked, GradientError for a claim
     of wrong value or shapes.
@@ -187,9 +188,17 @@ def compare(
         return second_order(report, SecondOrder(claim, chosen, u, smooth, rng, hvp, forced=method == "complex_step"))
     here = FirstOrder(claim, chosen, u)
     by_differences = chosen.name != "complex step"
-    if directions := list(covering(problem, kinks, max_elements, projections, rng, by_differences=by_differences)):
-        report = first_order(report, here, directions)
-    return with_kinks(report, judge_kinks(claim, slopes, u, here.gradients, report.asked))
+
+    def judged(slopes: list[Slopes]) -> Report:
+        kinks = np.array([*[at.element for at in slopes], *left_out], dtype=np.intp)
+        smooth = list(covering(problem, kinks, max_elements, projections, rng, by_differences=by_differences))
+        found = first_order(report, here, smooth) if smooth else report
+        return with_kinks(found, judge_kinks(claim, slopes, u, here.gradients, report.asked))
+
+    found = judged(slopes)
+    if found.disagrees and (more := with_slopes_beside(problem, chosen, precision, rng, slopes)) is not slopes:
+        found, slopes = judged(more), more
+    return judge_joint(found, claim, slopes, here, precision)
 
 
 def _remarks(problem: FlatFunction, claim: ClaimedGradient, chosen: Method) -> Iterator[str]:

@@ -1,0 +1,158 @@
+r"""Several elements at a kink together: is the claim a generalised gradient along directions d through all of them?
+
+At a tie of a maximum, (1, 0), (0, 1) and all between them are subgradients; (1, 1) and (0, 0) are not, though each of
+their elements lies between the slopes along its own axis. Clarke's generalised gradient is the convex hull of the
+limits of ∇f at points beside x, and a claim in it satisfies, for every d,
+
+    −f°(x; −d) ≤ ⟨x̄, d⟩ ≤ f°(x; d)        f°(x; d) = limsup ⟨∇f(y), d⟩ for y → x
+
+For each output, f° is known in two cases. Where the slopes at points drawn beside x all lie between those of x itself
+to its left and right, f is convex or concave there, and these are the bounds. Else f is a sum of kinks that bend both
+ways: the bounds are the extremes of the slopes that were drawn, if both were met more than once, for then there is
+hardly another. Of other outputs nothing is said. A cotangent u is bounded by the sum over outputs of uᵢ times the one
+or the other bound, so that each output may have a convention of its own.
+
+The same points show kinks that no single axis crosses: where one of five equal numbers moves, their median does not.
+
+Source: Clarke (1983), ch. 2.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from gradcheck.first_order import Direction, FirstOrder, along, random_weights
+from gradcheck.flat import ClaimedGradient, FlatFunction
+from gradcheck.kinks import ALONE, MOST_KINKS, NEAREST, Slopes
+from gradcheck.numerical import Method
+from gradcheck.precision import Array, DType, roundoff
+from gradcheck.report import Report, Worst
+
+DIRECTIONS = 4  # one along which ties move together; one like the claim; two at random
+BESIDE = 48  # points at which slopes are drawn
+SAME = 1e-3  # of the slopes: how near those beside x and at half the distance are to each other
+OUTSIDE = 1e-3  # of the slopes: less is no evidence, for slopes beside x are not those at x
+
+Slope = Callable[[Array, float], Array]  # along a direction, by a way (n,) from x and how much of it
+
+
+def judge_joint(
+    report: Report, claim: ClaimedGradient, slopes: list[Slopes], here: FirstOrder, precision: DType
+) -> Report:
+    """The report, with the worst direction if the claim at several kinks is no generalised gradient.
+
+    For the cotangents of `here`, and for some outputs alone.
+    """
+    problem, rng = claim.problem, np.random.default_rng(report.seed)
+    if len(slopes) < 2 or report.disagrees or problem.noise(precision).is_coarse(np.float64):
+        return report
+    support = np.array([at.element for at in slopes])
+    shared = np.sum([at.apart for at in slopes], axis=0)  # (m,) how many of the elements each output has a kink in
+    chosen = [i for i in np.argsort(-shared, kind="stable")[:ALONE] if shared[i] > 1]
+    alone = [np.where(np.arange(problem.y.size) == i, 1.0, 0.0) for i in chosen]
+    claims = [*zip(here.cotangents, here.gradients, strict=True), *((u, claim(u)) for u in alone)]
+    steepest = here.gradients[0, support].astype(np.float64) * problem.own[support]
+    for k in range(DIRECTIONS):
+        weights = random_weights(len(support), rng) if k else np.ones(len(support))
+        if k == 1 and steepest.any():
+            weights = np.abs(weights) * steepest / np.abs(steepest).max()
+        d = Direction(support, weights * problem.own[support])
+        low, high = bounds_along(problem, d, here.method, precision, rng)
+        for u, gradient in claims:
+            used = u != 0
+            a, b = u[used] * low[used], u[used] * high[used]
+            least, greatest = float(np.minimum(a, b).sum()), float(np.maximum(a, b).sum())
+            claimed = float(gradient[support] @ d.weights)
+            allowed = OUTSIDE * float(np.maximum(np.abs(a), np.abs(b)).sum())
+            if least - claimed > allowed or claimed - greatest > allowed:
+                place = f"{problem.place_of(int(support[0]))[0]}, along a direction through {len(support)} kinks"
+                by = f"the nearer end of {least} to {greatest}, the slopes that it has there,"
+                worst = Worst(place, None, None, claimed, least if claimed < least else greatest, 0.0, by)
+                return replace(report, digits=0.0, agrees=False, disagrees=True, worst=worst)
+    return report
+
+
+def with_slopes_beside(
+    problem: FlatFunction, method: Method, precision: DType, rng: np.random.Generator, slopes: list[Slopes]
+) -> list[Slopes]:
+    """The slopes at kinks, and of all elements whose slopes at points beside x go beyond those at x.
+
+    Those that are given where there are many elements, or f computes in float32.
+    """
+    elements, found = np.arange(problem.x.size), {at.element: at for at in slopes}
+    if len(elements) > MOST_KINKS or problem.noise(precision).is_coarse(np.float64):
+        return slopes
+
+    def beside(d: Direction, at: Slopes | None) -> Slopes | None:
+        least, greatest = bounds_along(problem, d, method, precision, rng)
+        per_size = problem.size[d.support[0]] / problem.own[d.support[0]]
+        least, greatest = least * per_size, greatest * per_size
+        low, high = (greatest, greatest) if at is None else at.bounds
+        with np.errstate(invalid="ignore"):
+            more = np.maximum(low - least, greatest - high) > OUTSIDE * np.maximum(np.abs(least), np.abs(greatest))
+            error = OUTSIDE / 20 * (greatest - least)
+        return (
+            Slopes(int(d.support[0]), least, greatest, error) if more.any() or not np.isfinite(greatest).all() else at
+        )
+
+    if not slopes and beside(along(problem, elements, rng, problem.own), None) is None:
+        return slopes
+    more = False
+    for j in map(int, elements):
+        at = beside(Direction(np.array([j]), problem.own[[j]]), found.get(j))
+        if at is not found.get(j) and at is not None and np.isfinite(at.right).all():
+            found[j], more = at, True
+    return [found[j] for j in sorted(found)] if more else slopes
+
+
+def bounds_along(
+    problem: FlatFunction, d: Direction, method: Method, precision: DType, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """−f°(x; −d) and f°(x; d) of each output, (m,) both; ∓∞ where they are not known."""
+    slope, error = (
+        _by_complex_step(problem, method, d)
+        if method.name == "complex step"
+        else _by_differences(problem, precision, d)
+    )
+    with np.errstate(all="ignore"):
+        ends = np.stack([slope(side * d.vector(problem.x.size) / problem.own, 1.0) for side in (-1, 1)])
+        ways = [random_weights(problem.x.size, rng) for _ in range(BESIDE)]
+        drawn = np.stack([[slope(way, near) for near in (1.0, 0.5)] for way in ways])  # (BESIDE, 2, m)
+        size = np.maximum(np.abs(drawn).max((0, 1)), np.abs(ends).max(0))  # (m,)
+        same = SAME * size + error
+        clear = np.abs(drawn[:, 0] - drawn[:, 1]) <= same  # else a kink lies between the points of a difference
+        least = np.where(clear, drawn[:, 1], np.inf).min(0)
+        greatest = np.where(clear, drawn[:, 1], -np.inf).max(0)
+        times = [(clear & (np.abs(drawn[:, 1] - end) <= same)).sum(0) for end in (least, greatest)]
+        within = (least >= ends.min(0) - same) & (greatest <= ends.max(0) + same)
+        known = np.isfinite(size) & (error <= OUTSIDE * size) & (2 * clear.sum(0) >= BESIDE)
+        known &= within | (np.minimum(*times) > 1)
+        flat = size <= error
+    low, high = np.minimum(ends.min(0), least), np.maximum(ends.max(0), greatest)
+    return np.where(known | flat, low, -np.inf), np.where(known | flat, high, np.inf)
+
+
+def _by_complex_step(problem: FlatFunction, method: Method, d: Direction) -> tuple[Slope, Array]:
+    """Among the nearest numbers that there are; and no error (m,)."""
+    x, v = problem.x.astype(method.precision), d.vector(problem.x.size)
+    nearest = np.where(x == 0, problem.size * NEAREST, 16 * np.spacing(np.abs(x)))
+
+    def slope(w: Array, near: float) -> Array:
+        y = x + near * w * nearest
+        return np.where(np.isfinite(problem(y)), method(problem, y, v).value, np.nan)  # complex roots have no domain
+
+    return slope, np.zeros(problem.y.size)
+
+
+def _by_differences(problem: FlatFunction, precision: DType, d: Direction) -> tuple[Slope, Array]:
+    """With the error (m,) that the noise of f leaves in them."""
+    x, v, noise = problem.x.astype(precision), d.vector(problem.x.size).astype(precision), problem.noise(precision)
+    far = 2.0 ** np.round(0.375 * np.log2(roundoff(precision)))  # the distance of the points
+    step = far / 256  # a kink seldom lies so near to a point; slopes keep 7 digits in float64
+
+    def slope(w: Array, near: float) -> Array:
+        y, h = x + near * far * w * problem.own, near * step
+        return (problem(y + h * v) - problem(y - h * v)) / (2 * h)
+
+    return slope, 2 * np.maximum(noise.relative * np.abs(problem.y), noise.absolute) / step

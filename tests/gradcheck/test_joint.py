@@ -1,0 +1,71 @@
+"""Elements at a kink are judged together: a claim is a generalised gradient along directions through all of them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradcheck import compare
+
+
+def ties(x):
+    """The largest of each row, all of whose elements are equal."""
+    return np.where(np.ones(x.shape), x, x).max(-1)
+
+
+@given(
+    rows=st.integers(1, 3),
+    columns=st.integers(2, 4),
+    total=st.sampled_from([0.0, 0.5, 1.0, 1.5]),
+    signs=st.booleans(),
+    seed=st.integers(0, 2**20),
+)
+def test_subgradients_of_a_maximum_sum_to_one(rows, columns, total, signs, seed):
+    """Each element lies in [0, 1]; the losses add up rows with factors of both signs, so kinks bend both ways."""
+    rng = np.random.default_rng(seed)
+    shares = rng.dirichlet(np.ones(columns), rows) if total <= 1 else np.full((rows, columns), 1 / columns)
+    factors = rng.uniform(1, 2, rows) * (rng.choice([-1, 1], rows) if signs else 1)
+    f = lambda x: (ties(x) * factors).sum()
+    x = np.repeat(rng.normal(size=(rows, 1)), columns, axis=1)
+    report = compare(f, (x,), vjp=lambda _, x: (f(x), lambda u: (u * factors[:, None] * total * shares,)), seed=seed)
+    assert report.agrees == (total == 1), report
+    assert len(report.kinks) == rows * columns
+
+
+@given(g=st.lists(st.floats(-1, 1), min_size=2, max_size=4), x=st.sampled_from([0.0, 2.0]))
+def test_subgradients_of_a_norm_are_no_longer_than_one(g, x):
+    g, x = np.array(g), np.full(len(g), x)
+    f = lambda y: np.sqrt(((y - x) ** 2).sum())
+    length = np.linalg.norm(g)
+    report = compare(f, (x.copy(),), vjp=lambda _, y: (f(y), lambda u: (u * g,)))
+    if not 1 < length < 1.2:
+        assert report.agrees == (length <= 1), (report, length)
+
+
+@given(factors=st.lists(st.sampled_from([-2.0, -1.0, 1.0, 3.0]), min_size=2, max_size=7), data=st.data())
+def test_a_subgradient_at_each_of_several_kinks_agrees(factors, data):
+    """Kinks of different terms have conventions of their own, whatever the signs of their factors."""
+    factors = np.array(factors)
+    slopes = np.array(data.draw(st.lists(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), min_size=len(factors), max_size=7)))
+    slopes = slopes[: len(factors)]
+    f = lambda x: (np.abs(x) * factors).sum()
+    report = compare(f, (np.zeros(len(factors)),), vjp=lambda _, x: (f(x), lambda u: (u * factors * slopes,)))
+    assert report.agrees, report
+
+
+@pytest.mark.parametrize("f", [np.median, np.sort, lambda x: np.maximum(x[0], np.minimum(x[1], x[2])) * x[3:].sum()])
+def test_kinks_that_no_axis_crosses(f):
+    """Where five numbers are equal, their median moves with none of them alone; each may have the slope 1."""
+    x = np.ones(5)
+    order = np.array([3, 0, 2, 4, 1])
+
+    def claim(x, factor):
+        if f is np.median:
+            return lambda u: (u * factor * np.eye(5)[2],)
+        if f is np.sort:
+            return lambda u: (factor * u[order],)
+        return lambda u: (u * factor * np.array([0, 2.0, 0, 1, 1]),)
+
+    for factor, right in ((1.0, True), (1.5, False)):
+        report = compare(f, (x,), vjp=lambda _, x, factor=factor: (f(x), claim(x, factor)))
+        assert report.agrees == right, (factor, report)
