@@ -8,7 +8,8 @@ imaginary part,
 and with h = 10⁻¹⁰⁰ the next term is 10⁻²⁰⁰: no truncation, no cancellation. The same program run backward gives, in the
 imaginary part of its gradient, the Hessian times v. Functions with kinks decide by the real part.
 
-The step is not believed unseen. Forward and reverse mode must agree in one product with seeded u,
+The step is not believed unseen. An operation that is not refnp's is asked alone (analytic.py), and forward and reverse
+mode must agree in one product with seeded u,
 
     ⟨u, J v⟩ = ⟨Jᵀ u, v⟩,      to half of the digits at least, which no wrong derivative does and rounding leaves.
 
@@ -24,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.analytic import STEP, near
 from refnp.autograd.backward import tape_of
 from refnp.autograd.derivatives import (
     Nested,
@@ -38,9 +40,6 @@ from refnp.autograd.primitives import is_own, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor, result, stepping
 from refnp.autograd.trees import is_differentiable, leaves_of, map_leaves, rebuilt
 from refnp.numbers import duals
-
-STEP = 1e-100
-LOST = 1e-200  # a derivative below this is less than the smallest number once it is multiplied by the step
 
 
 def jvp(function: Callable, primals: tuple, tangents: tuple) -> tuple[Any, Any]:
@@ -106,10 +105,10 @@ class Gradient:
         """(g, H v), the second from the reverse pass at x + i h v."""
         found = _if_possible(self.at, moved)
         slope, stepped_gradient = found or (None, ())
-        if found is None or not (is_finite(stepped_gradient) and self.is_near(slope, stepped_gradient, tangents)):
+        if found is None or not (is_finite(stepped_gradient) and self.isnear(slope, stepped_gradient, tangents)):
             with _dual_numbers():
                 slope, stepped_gradient = self.at(map_leaves(duals.wrapped, moved))
-            if not self.is_near(slope, stepped_gradient, tangents):
+            if not self.isnear(slope, stepped_gradient, tangents):
                 raise _refusal(self.name, self.tape)
 
         def product(primal: Any, gradient: Any) -> Any:
@@ -124,15 +123,15 @@ class Gradient:
             value = tape.value()
             return imaginary(value), tape.pullback(np.ones_like(value))
 
-    def is_near(self, slope: Any, gradient: tuple, tangents: tuple) -> bool:
+    def isnear(self, slope: Any, gradient: tuple, tangents: tuple) -> bool:
         """Whether a stepped gradient has g as real part, and its value the slope ⟨g, v⟩."""
         pairs = [
             (np.real(b), a) for a, b in zip(leaves_of(self.gradient), leaves_of(gradient), strict=True) if a is not None
         ]
         half = _half([self.tape.value(), self.gradient])
-        same = all(_near(a, b, np.abs(b) + np.finfo(b.dtype).tiny ** 0.5, half) for a, b in pairs)
+        same = all(near(a, b, np.abs(b) + np.finfo(b.dtype).tiny ** 0.5, half) for a, b in pairs)
         terms = _terms(self.gradient, tangents)
-        return same and _near(slope, sum(terms), sum(map(abs, terms)), half)
+        return same and near(slope, sum(terms), sum(map(abs, terms)), half)
 
 
 def hessian(function: Callable, argnum: int = 0) -> Callable:
@@ -242,7 +241,7 @@ def _agree(tape: Recorded | None, value: Any, found: Any, tangents: tuple, *, ca
     bars, right = product(finite)
     left = [duals.product(bar, np.where(mask, s, 0)).sum() for bar, mask, s in zip(bars, finite, slopes, strict=True)]
     size = sum(np.abs(bar * np.where(mask, s, 0)).sum() for bar, mask, s in zip(bars, finite, slopes, strict=True))
-    if not _near(sum(left), sum(right), size + sum(map(abs, right)), _half([value, tape.arguments])):
+    if not near(sum(left), sum(right), size + sum(map(abs, right)), _half([value, tape.arguments])):
         return False
     return all(mask.all() for mask in finite) or not np.isfinite(sum(product([~mask for mask in finite])[1]))
 
@@ -257,14 +256,6 @@ def _half(trees: list) -> float:
     """Half of the digits: √ε of the shortest type among the floats."""
     types = {np.asarray(raw(leaf)).dtype for leaf in leaves_of(trees) if is_differentiable(leaf)}
     return max((float(np.finfo(dtype).eps) for dtype in types), default=0.0) ** 0.5
-
-
-def _near(a: Any, b: Any, size: Any, half: float) -> bool:
-    """Whether a and b differ by at most `half` times `size`, or are the same ∞ or NaN."""
-    a, b, size = np.asarray(a), np.asarray(b), np.asarray(size)
-    with np.errstate(invalid="ignore"):
-        near = np.abs(a - b) <= half * size + LOST
-    return bool((near & np.isfinite(b) | (a == b) | (np.isnan(a) & np.isnan(b))).all())
 
 
 def _refusal(name: str, tape: Recorded | None) -> TypeError:

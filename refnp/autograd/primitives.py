@@ -31,8 +31,9 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.analytic import refuse_what_is_not
 from refnp.autograd.errors import refuse
-from refnp.autograd.tensor import Array, Node, Tensor, is_recording, off_tape, result
+from refnp.autograd.tensor import Array, Node, Tensor, is_recording, is_stepping, off_tape, result
 from refnp.numbers import duals
 from refnp.numbers.duals import Dual, as_array
 from refnp.numbers.kinds import Kind
@@ -84,6 +85,8 @@ def primitive(function: Callable) -> Callable:
             value, vjp = rule(*arrays, **given) if given else rule(*arrays)
             if foreign:
                 value = tuple(map(copied, value)) if isinstance(value, tuple) else copied(value)
+                if is_stepping():
+                    refuse_what_is_not(function, arrays, given, value, vjp, needs_gradient and is_recording())
                 vjp = owning(function.__name__, vjp, arguments, len(defaults))
         except (AttributeError, OverflowError, TypeError, ValueError) as error:
             refuse(function, arguments, options, error)

@@ -66,6 +66,11 @@ def is_recording() -> bool:
     return _recording.get()
 
 
+def is_stepping() -> bool:
+    """True inside `stepping`."""
+    return _stepping.get()
+
+
 class OffTape:
     """Arrays that a module computed from arrays, without a tape: no gradient reaches its parameters through them."""
 

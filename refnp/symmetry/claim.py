@@ -23,6 +23,7 @@ from numpy.typing import DTypeLike
 
 from refnp.autograd import Array, ArrayLike
 from refnp.symmetry.actions import Action, Arrays, Element, Names, Product, Trivial
+from refnp.symmetry.constants import held_in_float32
 from refnp.symmetry.frameworks import NO_BFLOAT16, in_words
 
 DType = np.dtype[Any]
@@ -93,6 +94,11 @@ class Claim:
     recent: OrderedDict[Any, "dict[str, Array] | Refusal"] = field(
         default_factory=OrderedDict, init=False, repr=False, compare=False
     )
+
+    @functools.cached_property
+    def constants(self) -> DType:
+        """The precision of the constants in f: float64, or float32 if it holds such numbers."""
+        return np.dtype(np.float32 if held_in_float32(self.f) else np.float64)
 
     def at(self, inputs: Arrays, dtype: DTypeLike) -> dict[str, Array]:
         """The arrays that f gives for these inputs in this precision. Raises Refusal where f raises anything.

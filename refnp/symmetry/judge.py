@@ -15,7 +15,8 @@ perturbations it must change by less than a quarter of itself, which a violation
 then does the claim fail.
 
 Code may round more coarsely than its dtypes say: constants that were once float64, a cast on the way. A d that is
-steady, but within the allowance that float64 would have, is what "constants" leave, if f has not as much noise. A
+steady, but within the allowance that float64 would have, or float32 if f holds such numbers (constants.py), is what
+"constants" leave, if f has not as much noise. A
 difference of the order of the output is no rounding: where it is not steady, f is asked for a jump (jumps.py). A d
 below 64 roundings of float32 must be steady over twice as many perturbations. And the d that is left then must stand
 out by 64 against the noise of f in float32, and in half precision: what f(x) and f(g·x) show when they are followed
@@ -62,7 +63,7 @@ HALF_PRECISION = 2.0**-16  # a noise above this part of the output means that f 
 class Finding:
     """What one input and element came to.
 
-    outcome      "agrees"; "violated"; "constants": steady, but no larger than constants of float64 in f would leave;
+    outcome      "agrees"; "violated"; "constants": steady, but no larger than the constants in f would leave;
                  "ambiguous": steady, but no larger than rounding errors of a coarser precision inside f; "jumps": f
                  is another on both sides of a rounding; or "unsteady": more than the allowance, but changing with x as
                  rounding errors do
@@ -128,7 +129,8 @@ def judge(
     if not beyond.any():
         return agrees
     relative = left.relative(np.where(beyond, d, 0), right)
-    hidden = np.where(right.rounded, allowed * (roundoff(np.float64) / u), 0) if u else np.zeros_like(d)
+    of_constants = roundoff(at.claim.constants)
+    hidden = np.where(right.rounded, allowed * (of_constants / u), 0) if u else np.zeros_like(d)
     from_constants = Finding("constants", "", ratio, relative, left.relative(hidden, right, empty=0.0))
     if at.constants >= ENOUGH_CONSTANTS and np.all(np.abs(d) <= hidden):
         return from_constants
@@ -145,7 +147,7 @@ def judge(
         return Finding("unsteady", "", ratio, relative, resolution)
     steadily = left.relative(np.where(steady, d, 0), right)
     violated = steady
-    if 0 < u < roundoff(np.float64):  # what constants that were once float64 may leave is no violation
+    if 0 < u < of_constants:  # what constants that were once rounded to it may leave is no violation
         violated = steady & ~(np.abs(d) <= hidden)
         if not violated.any():
             noise = SAFETY * np.maximum(sides.right_noise(FINE, 0), sides.left_noise(FINE))
@@ -245,7 +247,7 @@ def rounding_allowance(sides: BothSides, left: Vector, right: Vector, d: Array) 
     allowed = np.where(right.rounded & np.isfinite(d), allowed, 0)
     close = CLOSE if at.coarser is not None else 1.0
     if at.constants >= ENOUGH_CONSTANTS:  # here what those leave is asked for, and no more
-        close *= roundoff(np.float64) / u
+        close *= roundoff(at.claim.constants) / u
     for error in estimated_errors(sides):
         allowed = np.maximum(allowed, safety * error)
         if np.all(np.abs(d) <= close * allowed):

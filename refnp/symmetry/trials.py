@@ -219,12 +219,14 @@ class Trials:
             self.ambiguous = self.ambiguous or f"{finding.relative:.1e} of the output at {described}"
             self.inside = self.inside or finding.inside
             return
+        digits = self.digits
         if finding.outcome == "constants":
             self.constants = max(self.constants, finding.relative)
+            digits *= np.log(roundoff(self.claim.constants)) / np.log(roundoff(np.float64))  # of as many as there are
         if finding.outcome == "agrees":
             self.worst = max(self.worst, finding.ratio)
         resolution = max(finding.resolution, insensitivity)
-        if resolution > 10**-self.digits:
+        if resolution > 10**-digits:
             self.counts["unresolved"] += 1
         else:
             self.resolution = max(self.resolution, resolution)
@@ -333,7 +335,7 @@ class Trials:
             relative={} if 2 * self.counts["jumps"] > self.counts["pairs"] else self._relative(),
             resolution=self.resolution,
             counterexample=counterexample,
-            precision=self._coarse_precision() or ("its float64 constants" if self.constants else ""),
+            precision=self._coarse_precision() or (f"its {self.claim.constants} constants" if self.constants else ""),
             neighbours=neighbours,
         )
 

@@ -117,8 +117,8 @@ class Verdict:
     resolution      the largest violation, relative to the output, that could have passed for rounding error, unresolved
                     pairs aside
     counterexample  of a claim that fails
-    precision       that of the verdict, "float32" for example, if it is coarser than float64; "its float64 constants"
-                    where a discrepancy is no larger than these leave
+    precision       that of the verdict, "float32" for example, if it is coarser than float64; "its float64 constants",
+                    or float32, where a discrepancy is no larger than these leave
 
     A verdict is true, as in `assert search(…)`, if the claim was found to hold, and only then: one that is undecided is
     not. `holds_if` says which claims near one that fails hold.

@@ -1,5 +1,6 @@
 """grad, value_and_grad, vjp, jvp, hvp, jacobian, hessian: against each other and formulas, refusals."""
 
+import contextlib
 from typing import NamedTuple
 
 import numpy as np
@@ -165,6 +166,54 @@ def test_methods_operators_and_abs_are_analytic_in_forward_mode():
     _, along = ad.jvp(f, (x,), (np.array([1.0, 10.0, 100.0]),))
     expected = 10 + 3 + 10 * np.exp(2.0) + 100 * np.exp(0.5) - 100
     assert_within(along, expected, 64 * U * expected)
+
+
+NOT_ANALYTIC = {  # right on real numbers: the value, and the rule for its gradient
+    "np.var": lambda x: (np.var(x), lambda g: (g * 2 * (x - x.mean()) / x.size,)),
+    "np.std": lambda x: (np.std(x), lambda g: (g * (x - x.mean()) / (x.size * np.std(x)),)),
+    "np.var in the rule": lambda x: (
+        ((x - x.mean()) ** 2).mean() ** 2,
+        lambda g: (g * 4 * np.var(x) * (x - x.mean()) / x.size,),
+    ),
+    "np.abs": lambda x: (np.abs(x).sum(), lambda g: (g * np.sign(x),)),
+    "np.abs in the rule": lambda x: ((x * x * x).sum(), lambda g: (g * 3 * np.abs(x) ** 2,)),
+    "np.linalg.norm": lambda x: (np.linalg.norm(x), lambda g: (g * x / np.linalg.norm(x),)),
+    "conj": lambda x: ((x * x.conj()).real.sum(), lambda g: (g * 2 * x,)),
+    ".real in the rule": lambda x: (np.exp(x).sum(), lambda g: (g * np.exp(x.real),)),
+}
+
+
+@pytest.mark.parametrize("name", NOT_ANALYTIC)
+@given(seed=seeds, beside=st.sampled_from([0.0, 1.0, 1e6, 1e12]))
+def test_an_operation_that_is_not_analytic_is_found_beside_any_other_term(name, seed, beside):
+    """The derivative is right, or the operation refused by its name."""
+    operation = ad.primitive(NOT_ANALYTIC[name])
+    rng = np.random.default_rng(seed)
+    x, v = rng.normal(size=(2, 4))
+    v -= v.mean() / 2
+    f = lambda x: operation(x) + beside * ad.sum(x)
+    gradient = lambda x: ad.grad(operation)(x)
+    expected, ends = gradient(x) @ v, [gradient(x + side * 1e-6 * v) for side in (-1, 1)]
+    with contextlib.suppress(Refused):
+        along = refused_or(lambda: ad.jvp(f, (x,), (v,))[1])
+        assert_within(along - beside * v.sum(), expected, 1e-6 * np.abs(expected) + 64 * U * beside)
+    with contextlib.suppress(Refused):
+        second = refused_or(lambda: ad.hvp(f, (x,), (v,))[1][0])
+        difference = (ends[1] - ends[0]) / 2e-6
+        assert_within(second, difference, 1e-5 * np.linalg.norm(difference) + 1e-7)
+
+
+class Refused(Exception):
+    """A derivative was refused, because something is not analytic."""
+
+
+def refused_or(derivative):
+    try:
+        return derivative()
+    except TypeError as error:
+        if "not analytic" in str(error):
+            raise Refused from error
+        raise
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """What a verdict rests on: precisions, the law of rounding, bounds; and when nothing is decided."""
 
+import functools
+
 import numpy as np
 import pytest
 
-from refnp.symmetry import Negate, Permute, Roll, Scale, Translate, equivariant, invariant
+from refnp.symmetry import Negate, Permute, Roll, Rotate, Scale, Translate, equivariant, invariant
 from refnp.symmetry import claim as claim_page
 from refnp.symmetry.claim import FLOATS, roundoff
 from tests.helpers import unit_roundoff
@@ -92,6 +94,41 @@ def test_constants_that_were_rounded_to_float64_refute_nothing():
     assert verdict.holds
     assert "HOLDS, as far as its float64 constants tell, to " in str(verdict)
     assert roundoff(float) < verdict.resolution < 1e-12
+
+
+class Kept:
+    """A function that keeps its table."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __call__(self, x):
+        return lifted(x, self.table)
+
+
+def lifted(x, table):
+    return np.maximum(x @ table, 0) @ table.T
+
+
+HOLDERS = {
+    "a closure": lambda table: lambda x: lifted(x, table),
+    "a default": lambda table: lambda x, t=table: lifted(x, t),
+    "an attribute": Kept,
+    "a partial": lambda table: functools.partial(lifted, table=table),
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize("of", [3, 4, 5, 7])
+def test_constants_that_were_rounded_to_float32_refute_nothing(holder, of):
+    """Unless a violation is larger than they leave. Directions in a table turn into each other but for rounding."""
+    angles = 2 * np.pi * np.arange(of) / of
+    for slight, holds in ((0, True), (1e-4, False)):
+        table = np.stack([np.cos(angles) + slight * (angles == 0), np.sin(angles)]).astype(np.float32)
+        claim = equivariant(HOLDERS[holder](table), Rotate("x", of=of), Rotate(of=of))
+        verdict = search(claim, lambda rng, n: {"x": rng.normal(size=(n, 2))}, sizes={"n": (1, 2)}, count=16)
+        assert verdict.holds == holds, verdict
+        assert verdict.fails or verdict.precision == "its float32 constants"
 
 
 def test_digits_follow_the_precision_there_is():
