@@ -48,17 +48,22 @@ def forward_backward(forward: Callable, backward: Callable) -> Claim:
     """The claim of a layer written by hand as two functions, as courses teach it.
 
         forward(*args) → (out, cache)        backward(dout, cache) → gradients
+        layer.forward(*args) → out           layer.backward(dout) → gradients, of what the layer keeps
 
     backward returns a gradient for each argument, or for each floating array, in their order; a single one need not be
     in a tuple; or a dict, with the gradient of argument x under "dx" or "x". Dicts and Python's own numbers among the
     arguments are options: they are not differentiated. Raises TypeError and GradientError for what is neither.
     """
 
+    keeps = len(inspect.signature(backward).parameters) == 1 if callable(backward) else False
+
     def f(*args: Any) -> Any:
-        return _out_and_cache(forward, _opened(args))[0]
+        return forward(*_opened(args)) if keeps else _out_and_cache(forward, _opened(args))[0]
 
     def vjp(_: Callable, *args: Any) -> tuple[Any, Callable]:
         args = _opened(args)
+        if keeps:
+            return forward(*args), lambda u: _in_order(backward(u), forward, args)
         out, cache = _out_and_cache(forward, args)
         return out, lambda u: _in_order(backward(u, cache), forward, args)
 
@@ -132,7 +137,7 @@ def torch(function: Any) -> Claim:
     def vjp(_: Callable, *args: Any) -> tuple[Any, Callable]:
         tensors = _tensors(args)
         wanted = [t.requires_grad_() for _, t in leaves_of(tensors) if library.is_tensor(t) and t.is_floating_point()]
-        value = call(*tensors)
+        value = call(*_cloned(tensors))
 
         def pullback(cotangent: Any) -> tuple:
             given = dict(leaves_of(cotangent))
@@ -181,6 +186,11 @@ def _tensors(tree: Any) -> Any:
 
     return replace_leaves(tree, {path: library.as_tensor(leaf) for path, leaf in leaves_of(tree)
                                  if isinstance(leaf, (np.ndarray, np.generic, float))})  # fmt: skip
+
+
+def _cloned(tensors: Any) -> Any:
+    """The same containers with a tensor computed from each, into which an operation may write."""
+    return replace_leaves(tensors, {path: leaf.clone() for path, leaf in leaves_of(tensors) if hasattr(leaf, "clone")})
 
 
 def _arrays(tree: Any) -> Any:

@@ -1,7 +1,7 @@
 """Whether an operation that is not refnp's carries a complex step: its value, and its rule as well.
 
 np.abs, np.var, .real and conj take |z| or lose the imaginary part, and say nothing. Beside larger terms the whole
-derivative may look right; so each operation of somebody else's is asked alone, while the step passes through it:
+derivative may seem right; so each operation that is not refnp's is compared alone, when the step comes to it:
 
     ⟨u, J v⟩ = ⟨Jᵀu, v⟩                               with seeded u, of the value
     ⟨t, Im (Jᵀu)(x + i h v)/h⟩ = ⟨t, D(Jᵀu) v⟩         with seeded t, of the rule, where a second derivative is taken

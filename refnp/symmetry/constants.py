@@ -9,7 +9,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-MOST = 2000  # objects that are looked at
+MOST = 2000  # objects that are asked for what they hold
 
 
 def held_in_float32(f: Any) -> bool:

@@ -45,6 +45,7 @@ from refnp.tasks.kernels import Kernel
 from refnp.tasks.task import Places, Task, check_draw, check_hyper_parameter, drawn_number, zeroed
 
 NUGGET = 1e-10  # a noise variance, as a part of k(x, x), from which on float64 has digits enough
+MOVED = 10  # standard deviations, by a bound on how far rounding moves a mean that is some ten times what it does
 KEPT = 1e4  # times its rounding error a pivot must be: four digits of it are right at least
 
 
@@ -109,7 +110,8 @@ class GaussianProcess:
 
         so the covariance is never the difference K_tt − K_tc K_cc⁻¹ K_ct, and never indefinite. What a mask hides
         becomes a standard normal number, independent of everything, and has no part in the figures.
-        Raises ValueError where there is so little noise between places so near each other that no digits are left.
+        Raises ValueError where there is so little noise between places so near each other that no digits are left, of
+        the covariance, or of the mean if the contexts are far from what the process gives.
         """
         precision = np.float64 if self.is_noisy() else np.longdouble
         task = task.astype(np.float64)
@@ -123,8 +125,26 @@ class GaussianProcess:
         contexts = context_x.shape[1]
         whitened = solve_lower(factor[:, :contexts, :contexts], context_y.astype(precision))  # (B, M, dy)   L_cc⁻¹ y_c
         mean = factor[:, contexts:, :contexts] @ whitened  # (B, N, dy)
+        self._refuse_lost_mean(matrix, factor, whitened)
         mean, own = mean.astype(np.float64), factor[:, contexts:, contexts:].astype(np.float64)
         return Posterior(mean, own, task.target_y, task.target_present)
+
+    def _refuse_lost_mean(self, matrix: Array, factor: Array, whitened: Array) -> None:
+        """ValueError unless rounding moves the mean by less than MOVED standard deviations, by a bound.
+
+        A pivot L_nn² is off by (N + 1) u K_nn, so L_tc by that over L_nn, and the mean by that times |L_cc⁻¹ y_c|. A
+        standard deviation is no less than the least L_nn.
+        """
+        u, n = np.finfo(matrix.dtype).eps / 2, matrix.shape[-1]
+        largest = np.diagonal(matrix, axis1=-2, axis2=-1).max(-1, initial=0)  # (B,)
+        least = np.diagonal(factor, axis1=-2, axis2=-1).min(-1, initial=np.inf)
+        far = np.sqrt((whitened * whitened).sum(-2)).max(-1, initial=0)  # (B,) as many standard deviations
+        if ((n + 1) * u * largest * far > MOVED * least**2).any():
+            raise ValueError(
+                f"GaussianProcess.posterior: noise_std is {self.noise_std}, and these contexts lie {far.max():.1g} "
+                f"standard deviations from the mean of the process: no digits of the posterior's are left in "
+                f"{np.dtype(matrix.dtype).name}; pass a larger noise_std, or contexts that such a process gives"
+            )
 
     def _wide_factor(self, matrix: Array) -> Array:
         """L in the widest precision; ValueError unless every pivot L_nn² is KEPT times what rounding does to it.

@@ -65,6 +65,23 @@ def test_gradients_in_a_tuple_alone_and_in_a_dict():
         assert check(forward_backward(affine_forward, by_name), (X, W, B)).elements == 22
 
 
+class Tanh:
+    """A layer that keeps what its backward needs."""
+
+    def forward(self, x):
+        self.y = np.tanh(x)
+        return self.y
+
+    def backward(self, dout):
+        return dout * (1 - self.y**2)
+
+
+def test_layers_that_keep_their_cache():
+    layer = Tanh()
+    assert check(forward_backward(layer.forward, layer.backward), (X,)).elements == 12
+    assert compare(forward_backward(layer.forward, lambda dout: dout * (1 - layer.y)), (X,)).disagrees
+
+
 @pytest.mark.parametrize("argument", range(3))
 def test_a_wrong_backward_is_found_and_its_argument_named(argument):
     def spoilt(dout, cache):
@@ -78,9 +95,9 @@ def test_a_wrong_backward_is_found_and_its_argument_named(argument):
 
 def test_the_form_of_the_two_functions_is_explained():
     with pytest.raises(TypeError, match=r"forward returns one ndarray; it must return \(out, cache\)"):
-        compare(forward_backward(lambda x: x, relu_forward), (X,))
+        compare(forward_backward(lambda x: x, lambda d, c: d), (X,))
     with pytest.raises(TypeError, match=r"forward returns a tuple of 3; it must return \(out, cache\)"):
-        compare(forward_backward(lambda x: (x, x, x), relu_forward), (X,))
+        compare(forward_backward(lambda x: (x, x, x), lambda d, c: d), (X,))
     with pytest.raises(GradientError, match="backward returns 2 gradients; it must return one for each of the 3"):
         compare(forward_backward(affine_forward, lambda d, c: affine_backward(d, c)[:2]), (X, W, B))
     keys = lambda d, c: dict(zip(("dx", "dw"), affine_backward(d, c), strict=False))
@@ -145,6 +162,11 @@ def test_a_function_of_tensors_and_several_outputs(torch):
     assert check(gradcheck.torch(f), (X, W)).elements == 20
     with pytest.raises(TypeError, match="torch: it is a int; pass a module, a Function or a function of tensors"):
         gradcheck.torch(3)
+
+
+def test_operations_in_place(torch):
+    assert check(gradcheck.torch(torch.nn.ReLU(inplace=True)), (X,)).elements == 12
+    assert check(gradcheck.torch(lambda x: x.mul_(2).exp_()), (X,)).elements == 12
 
 
 def test_a_function_that_writes_into_what_it_is_given(torch):

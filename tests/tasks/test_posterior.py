@@ -312,13 +312,29 @@ def test_little_noise_is_computed_as_it_is_asked_for_or_refused(kind, contexts, 
     try:
         posterior = process.posterior(task)
     except ValueError as refusal:
-        assert "no digits are left" in str(refusal)  # noqa: PT017
-        assert noise_std < 1e-6
+        assert "no digits" in str(refusal)  # noqa: PT017
+        assert noise_std < 1e-6 or "these contexts lie" in str(refusal)  # noqa: PT017
         return
     figure, means, stds = by_mpmath(kind, parameters, noise_std, x[0], y[0, :, 0], contexts)
     np.testing.assert_allclose(posterior.joint_log_likelihood()[0], figure, rtol=1 / KEPT)
     np.testing.assert_allclose(posterior.std[0], stds, rtol=1 / KEPT)
     np.testing.assert_allclose(posterior.mean[0, :, 0], means, rtol=0, atol=np.abs(means).max() / KEPT)
+
+
+@given(st.integers(2, 8), st.sampled_from([1e-5, 1e-7, 1e-9]), st.sampled_from([1e-3, 0.1, 2.0]), seeds)
+def test_a_mean_is_off_by_no_more_than_a_deviation_or_refused(contexts, noise_std, apart, seed):
+    """However far the contexts lie from what such a process gives."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.uniform(-apart, apart, (1, contexts + 2, 1)), rng.normal(size=(1, contexts + 2, 1))
+    task = Task(x[:, :contexts], y[:, :contexts], x[:, contexts:], y[:, contexts:])
+    try:
+        posterior = GaussianProcess(EQ(1.0), noise_std).posterior(task)
+    except ValueError as refusal:
+        assert "no digits" in str(refusal)  # noqa: PT017
+        return
+    _, means, stds = by_mpmath(EQ, (1.0, 1.0), noise_std, x[0], y[0, :, 0], contexts)
+    off = np.abs(posterior.mean[0, :, 0] - means)
+    assert (off <= np.maximum(stds, 1e-12 * np.abs(means))).all(), (off, stds)
 
 
 def test_what_cannot_be_computed_says_what_would_help():
