@@ -44,7 +44,7 @@ EACH = {  # what an operation is, once for each number of its result
     words.erf: "other functions",
     words.erfc: "other functions",
 }
-PRODUCTS = (np.matmul, words.einsum, np.einsum)
+PRODUCTS = {np.matmul, words.einsum, np.einsum}
 Counts = Mapping[str, Expression]
 
 

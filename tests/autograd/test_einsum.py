@@ -206,8 +206,14 @@ FRAMEWORKS = {"torch", "jnp"}  # whose einsum is another
 
 def einsums(source):
     """Every way to NumPy's einsum in a source: as an attribute or a name in a string, and by import."""
-    found = []
-    for node in ast.walk(ast.parse(source)):
+    found, tree = [], ast.parse(source)
+    tables = (node for node in ast.walk(tree) if isinstance(node, (ast.Dict, ast.Set)))
+    keys = [
+        key for node in tables for key in (node.keys if isinstance(node, ast.Dict) else node.elts)
+    ]  # are not called
+    for node in ast.walk(tree):
+        if node in keys:
+            continue
         if isinstance(node, ast.Attribute) and node.attr in ("einsum", "c_einsum", "einsum_path"):
             owner = ast.unparse(node.value)
             found += [] if owner in FRAMEWORKS else [f"{owner}.{node.attr}"]
