@@ -22,7 +22,7 @@ from refnp.formulas.formula import Formula, formula, writer_of, written
 from refnp.formulas.lines import Run, entries, run_lines, written_out
 from refnp.formulas.writing import Latex, Text, Writer
 from refnp.numbers.indexed.arrays import Indexed, lift, symbol
-from refnp.numbers.indexed.expressions import Expression, assuming, term, total
+from refnp.numbers.indexed.expressions import Assumptions, Expression, NoRule, assuming, term, total
 from refnp.numbers.indexed.functions import derivative
 from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, numbers_alone, summed_to, theorem
 from refnp.numbers.indexed.sizes import places
@@ -275,23 +275,48 @@ def called(gradient: Any) -> Any:
 
 
 def compared(of: Formula, steps: tuple[Step, ...]) -> dict[str, Theorem]:
-    """For each argument whether what is derived, with all names written out, is what the page's VJP gives."""
+    """For each argument whether what is derived is what the page's VJP gives.
+
+    First with the names of lines, of any numbers, in both: it is a proof where every line is the same in the page's
+    own run. Else with all names written out.
+    """
     run = of.run
-    lines = {line.name: line.value for line in run.lines} | dict(of.results)
-    lines |= {step.name: step.value for step in steps}
-    found = {}
-    with assuming() as common:
-        results, vjp = of.operation.page(*run.form.arguments.values(), **run.form.options)
-        several = results if isinstance(results, tuple) else (results,)
-        names = [name for name, _ in of.results]
-        bars = (symbol(given_bar(of, name), *y.shape) for name, y in zip(names, several, strict=True))
-        gradients = vjp(*bars)
-        given = dict(zip(run.form.arguments, gradients, strict=False))
-    for name in moving(run):
-        step = next((step for step in steps if step.name == bar_of(name)), None)
-        if step is not None and given.get(name) is not None:
-            found[name] = theorem(differences(step, given[name], run.form.arguments[name], lines), common)
+    bars = {step.name: step.value for step in steps}
+    lines = {line.name: line.value for line in run.lines} | dict(of.results) | bars
+    own = run_lines(of.operation, run.form, kept={line.name for line in run.lines})
+    alike = [theorem(line_by_line(of, own), Assumptions(own.assumed))]
+    found: dict[str, Theorem] = {}
+    for kept, names in ((own, bars), (run_lines(of.operation, run.form, kept=()), lines)):
+        if kept is own and not alike[0]:
+            continue
+        with assuming() as common:
+            pairs = zip(of.results, kept.results.values(), strict=True)
+            given = kept.back(*(symbol(given_bar(of, name), *y.shape) for (name, _), y in pairs))[1]
+        for name in moving(run):
+            step = next((step for step in steps if step.name == bar_of(name)), None)
+            if step is not None and given.get(name) is not None and not found.get(name):
+                both = Assumptions({**common, **kept.assumed})
+                one = theorem(differences(step, given[name], run.form.arguments[name], names), both)
+                found[name] = one
+        if found and all(found.values()):
+            break
     return found
+
+
+def line_by_line(of: Formula, own: Run) -> Callable:
+    """What the lines of the formula, and its results, are less those of the page's own run, by their names in both."""
+
+    def differences() -> Iterator[Expression]:
+        known = {line.name: line.value for line in own.lines}
+        if known.keys() != {line.name for line in of.run.lines}:
+            raise NoRule("lines of other names")
+        pairs = [(line.value, known[line.name]) for line in of.run.lines]
+        pairs += zip(of.run.results.values(), own.results.values(), strict=True)
+        for x, y in pairs:
+            for at, _ in places(x.shape):
+                yield x.at(at) - y.at(at)
+
+    return differences
 
 
 def differences(step: Step, gradient: Any, x: Any, lines: Mapping[str, Indexed]) -> Callable:
