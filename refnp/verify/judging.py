@@ -174,7 +174,7 @@ def cases_for(
     """The cases that a function of that name is asked, and what its name and its framework say of it.
 
     A loss of other arguments than refnp's, such as a variance, is found by where the function is, by the names of
-    `arguments`, or by those of its parameters.
+    `arguments`, or by those of its parameters; "kl_div of two log-probabilities" says itself which it is.
     """
     found = known(function)
     try:
@@ -184,12 +184,13 @@ def cases_for(
             raise
         named, said = with_kin(found.layer), found
     layer = said.layer
+    is_said = " of " in name and name == layer
     if found is not None:
-        layer = found.layer if root(found.layer) == root(layer) else layer
+        layer = found.layer if root(found.layer) == root(layer) and not is_said else layer
         options = {**said.options, **found.options}
         without = (*said.without, *found.without)
         said = Meant(layer, found.order or said.order, found.layouts or said.layouts, options, without)
-    if found is None or layer != found.layer:
+    if not is_said and (found is None or layer != found.layer):
         parameters, inside = parameters_taken(function, framework)
         family = family_of(layer)
         layer = nearest(family, [*parameters, *inside], arguments if isinstance(arguments, Mapping) else ())

@@ -127,3 +127,12 @@ def test_pytorchs_divergence_has_no_number_where_both_probabilities_are_0():
     report = refnp.judge("relative_entropy", own)
     wrong = {row["case"] for row in report.rows if row["verdict"] == "deviates"}
     assert wrong == {"categorical_kl of probabilities/certain of another class"}
+
+
+def test_a_name_that_says_of_what_is_asked_as_it_stands():
+    """PyTorch's kl_div takes logarithms: of probabilities it is wrong, and of two logarithms it is given its option."""
+    torch = pytest.importorskip("torch")
+    of = lambda what: refnp.judge(f"kl_div of {what}", torch.nn.functional.kl_div, dtypes="float64")
+    assert of("log-probabilities").holds
+    assert of("two log-probabilities").holds
+    assert not of("probabilities").holds
