@@ -166,5 +166,5 @@ def real_of(function: str, what: str, x: Any) -> Array:
     native = next((native for native in NATIVES.values() if native.owns(x)), NUMPY)
     try:
         return real(native.numpy(x))
-    except (TypeError, ValueError) as wrong:
+    except (TypeError, ValueError, RuntimeError) as wrong:  # PyTorch's for tensors without data, or sparse
         raise ValueError(f"{function}: {what}: {first_line(wrong)}; give an array of real numbers") from wrong

@@ -78,6 +78,13 @@ def test_infinite_inputs_need_no_warnings():
     assert (refnp.tolerance("softmax", [np.array([np.inf, 1], "f4")]) == np.inf).all()
 
 
+class Empty:
+    """An array without data, as PyTorch's on its device "meta"."""
+
+    def __array__(self, *args, **options):
+        raise NotImplementedError("no data")
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -91,6 +98,7 @@ def test_infinite_inputs_need_no_warnings():
         (lambda: refnp.assert_close("softmax", {"y": X}, [X]), "got has 'y'; its quantities are output"),
         (lambda: refnp.assert_close("softmax", {}, [X], cotangent=X), "got is empty; its quantities are output, grad"),
         (lambda: refnp.assert_close("softmax", None, [X]), "output of got: object is no type of real numbers"),
+        (lambda: refnp.assert_close("softmax", Empty(), [X]), "output of got: no data; give an array of real numbers"),
         (lambda: refnp.assert_close("softmax", X * 1j, [X]), "output of got: complex64 is no type of real numbers"),
         (lambda: refnp.tolerance("softmax", [X * 1j]), "inputs: x: complex64 is no type of real numbers"),
         (lambda: refnp.tolerance("softmax", X), r"give a dict or a tuple of arrays; those of softmax are \(x\)"),
