@@ -519,6 +519,13 @@ derived from rounding. What deviates is grouped by its cause. The framework (Num
             option("--format", "FORMAT", "of its cases: npz (default), safetensors, json, raw", default="npz"),
             option("--limit", "SECONDS", "that a program may take for a case (default: 10)", type=float, default=10.0),
             option("--jobs", "N", "how many programs run at a time (default: 1)", type=count, default=1),
+            option(
+                "--seconds",
+                "SECONDS",
+                "of computing in which causes are looked for (default: 20); Ctrl-C ends the search as well",
+                type=float,
+                default=20.0,
+            ),
             option("--json", "FILE", "also write the rows to FILE"),
             option("--html", "FILE", "also write them to FILE as a page to read and to search"),
         ],

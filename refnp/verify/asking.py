@@ -24,6 +24,7 @@ from refnp.verify.calling import (
 from refnp.verify.case import Answer, Case, Convention, KnownDefect, NotOfferedError, Problem
 from refnp.verify.conventions import AS_IT_IS, MASKS, Layout
 from refnp.verify.findings import REFUSES, Key, Report, first_line, quiet
+from refnp.verify.foreign import ForeignError, in_child, is_foreign
 from refnp.verify.frameworks import PAGES, inspection, module_parameters
 from refnp.verify.frameworks.native import NUMPY, Native
 from refnp.verify.judge import DEVIATES, Judgement, failed, judged, matches
@@ -72,7 +73,7 @@ class Asked:
     ):
         self.who = name_of(function)
         self.excused = excused
-        self.layer = named[0].layer
+        self.layer, self.is_foreign = named[0].layer, is_foreign(function)
         self.function, self.cases, self.vjp, self.device = function, named, vjp, device
         self.gradients, self.mask, self.stated = gradients, mask, stated
         self.layouts: Sequence[str | Layout] = layouts
@@ -318,13 +319,25 @@ class Asked:
         """Whether the outputs of these cases would be right in another convention."""
         other = copy.copy(self)
         other.__dict__.update(way, gradients=False, raised={})
-        try:
+
+        def holds() -> bool:
             report = Report("", self.who, [])
             for case in few:
                 other.judge_one(other.adapted(case), dtype, report, Counter())
-        except NotOfferedError:
+            return report.holds
+
+        try:
+            return self.apart(holds)
+        except (NotOfferedError, ForeignError):
             return False
-        return report.holds
+
+    def apart(self, call: Callable[[], Any]) -> Any:
+        """call(), which asks what is none of the cases: in a process of its own if the function calls C."""
+        if not self.is_foreign:
+            return call()
+        if self.native is not NUMPY:  # others have threads, without which their copy would wait for ever
+            raise ForeignError(f"{self.who} calls C")
+        return in_child(call)
 
     def known(self, case: Case) -> tuple[KnownDefect, ...]:
         """What is known of frameworks in a case: what stands in it, and on the page of the function's framework."""
@@ -386,7 +399,7 @@ class Asked:
         if problem.case.gradients == ():
             other.gradients, other.vjp = False, None
         with quiet():
-            return other.answer(problem)[0]
+            return self.apart(lambda: other.answer(problem)[0])
 
     def misfit(self, call: Call, failure: Exception) -> str:
         """Why the function cannot be asked this case; "" if there is no reason but its own failure.

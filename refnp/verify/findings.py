@@ -17,7 +17,7 @@ import numpy as np
 from refnp.autograd.declaration import Declaration
 from refnp.numbers.rounding import ASSUMED
 from refnp.verify.case import Answer, Problem
-from refnp.verify.causes import Cause, causes
+from refnp.verify.causes import SECONDS, Cause, Clock, causes
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement
 from refnp.verify.layer_names import closest
 from refnp.verify.record import DTYPES
@@ -42,6 +42,8 @@ class Report:
     known: dict[Key, str] = field(default_factory=dict)  # what is known of such rows of the framework
     hints: list[str] = field(default_factory=list)  # conventions with which it would hold
     ask: Callable[[Problem], Answer] | None = None  # the function, asked another problem
+    seconds: float | None = SECONDS  # of computing that causes are looked for
+    told: Callable[[str], None] | None = None  # hears what is being tried
 
     def __post_init__(self) -> None:
         self.problems = self.problems or [problem for problem, _ in self.answers]
@@ -106,7 +108,12 @@ def causes_of(report: Report, *, of_one: bool = True) -> list[Cause]:
     failures = grouped({key: row.why for key, row in rows.items() if row.why}, rows)
     with quiet():
         found = causes(
-            report.answers, [row for row in rows.values() if not row.why], report.known, of_one=of_one, ask=report.ask
+            report.answers,
+            [row for row in rows.values() if not row.why],
+            report.known,
+            of_one=of_one,
+            ask=report.ask,
+            clock=Clock(report.seconds, report.told),
         )
     left = {key: report.known[key] for cause in found if not cause.says for key in cause.rows if key in report.known}
     named = []

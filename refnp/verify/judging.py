@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.notation import is_number
 from refnp.numbers.precision import policy
 from refnp.verify import equations
 from refnp.verify.asking import BROKEN, Asked, name_of, names
 from refnp.verify.calling import defaults
 from refnp.verify.case import Case
+from refnp.verify.causes import SECONDS
 from refnp.verify.conventions import OF_CHANNELS, changes, chosen_layouts, chosen_mask
 from refnp.verify.findings import Report, first_line
 from refnp.verify.frameworks import PAGES, inspection, module_parameters
@@ -59,6 +61,7 @@ def judge(
     dtypes: str | Sequence[str] = DTYPES,
     precision: str | None = None,
     formats: Mapping[str, str] | None = None,
+    seconds: float | None = SECONDS,
 ) -> Report:
     """Is `function` right? It is asked on every case of the layer `name`, and each answer is held against its bound.
 
@@ -81,6 +84,8 @@ def judge(
     precision   in place of dtypes, where the function rounds: "bfloat16", "bfloat16 in and out, float32 inside", … as
                 in docs/precision.md; it is given arrays of the stored format's type
     formats     of arguments that are stored in another format than that: {"gain": "float32"}
+    seconds     of computing in which `report.causes` are looked for, 20 unless told; None for as long as it takes.
+                When they are over, or at Ctrl-C, the report says what was found until then
 
     An argument reaches the parameter that is called like it, or as frameworks call it, else by its place. Cases that
     set what the function does not take are skipped, as are those in which it raises NotImplementedError; the report
@@ -97,6 +102,8 @@ def judge(
         raise ValueError("inputs: those of a layer are its cases; refnp.assert_close judges an answer to given inputs")
     else:
         named, meant = cases_for(name, function, framework, arguments or {})
+    if seconds is not None and not (is_number(seconds) and seconds >= 0):
+        raise ValueError(f"seconds: {seconds!r} is no number of seconds; None for as long as it takes")
     dtypes = chosen_dtypes(dtypes) if precision is None else (policy(precision).name,)
     arguments, options = (mapping_of(*given) for given in (("arguments", arguments), ("options", options)))
     with_gradients = gradients or vjp is not None
@@ -147,6 +154,7 @@ def judge(
         report = of_axes_taken(asked, report, name, dtypes)
     if not report.holds:
         report.hints = hints(asked, report) + of_other_arguments(asked, report)
+    report.seconds = seconds
     return report
 
 

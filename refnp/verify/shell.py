@@ -43,12 +43,22 @@ def run(options: argparse.Namespace) -> int:
         if file is not None:
             check_writable(Path(file))
     report = report_of(options)
-    print(report)
+    report.seconds, report.told = options.seconds, on_line if sys.stderr.isatty() else None
+    text = str(report)
+    if report.told is not None:
+        on_line("")
+    print(text)
     if options.json is not None:
         write(Path(options.json), as_json(report.judgements, report.causes))
     if options.html is not None:
-        write(Path(options.html), page(report.judgements, title=f"refnp judge: {report.name}", summary=[str(report)]))
+        write(Path(options.html), page(report.judgements, title=f"refnp judge: {report.name}", summary=[text]))
     return int(not report.holds)
+
+
+def on_line(what: str) -> None:
+    """What is being tried, on a line of the terminal that the next takes the place of."""
+    about = f"looking for causes: {what}; Ctrl-C keeps what is found" if what else ""
+    print(f"\r{about:110}\r", end="", file=sys.stderr, flush=True)
 
 
 def report_of(options: argparse.Namespace) -> Report:

@@ -1,9 +1,12 @@
 """What a wrong function is called: by an option, by one number, by the line of a page, by a rounding to the bit."""
 
+import ctypes
+
 import numpy as np
 import pytest
 
 import refnp
+from refnp.verify.causes import Clock, causes
 from refnp.verify.causes.closed_forms import closed_form, with_digits
 
 
@@ -159,3 +162,91 @@ def test_numbers_have_closed_forms(number, says):
 
 def test_digits_stand_beside_a_closed_form_that_needs_them():
     assert [with_digits(says) for says in ("½", "2", "1e-6", "log 2")] == ["½", "2", "1e-6", "log 2 = 0.6931"]
+
+
+def narrow(x):
+    return x.astype(np.float32)
+
+
+def sum_of_scores(query, key, value):
+    root = np.sqrt(query.shape[-1]).astype(query.dtype)
+    return softmax_of((narrow(query) @ narrow(key).swapaxes(-1, -2)).astype(query.dtype) / root) @ value
+
+
+def sum_of_values(query, key, value):
+    return (narrow(softmax_of(scores_of(query, key))) @ narrow(value)).astype(query.dtype)
+
+
+def sum_of_squares(x, gain, shift, eps=1e-5):
+    centred = x - x.mean(-1, keepdims=True)
+    square = (narrow(centred) ** 2).mean(-1, keepdims=True).astype(x.dtype)
+    return gain * centred / np.sqrt(square + np.asarray(eps, x.dtype)) + shift
+
+
+SUMS = [  # of scores and values it is not told which
+    ("attention", sum_of_scores, "something inside were rounded to float32"),
+    ("attention", sum_of_values, "something inside were rounded to float32"),
+    ("layer_norm", sum_of_squares, "(centred ** 2).mean(axes, keepdims=True) were computed in float32"),
+]
+
+
+@pytest.mark.parametrize(("layer", "function", "says"), SUMS)
+def test_a_sum_may_be_formed_in_float32(layer, function, says):
+    (cause,) = refnp.judge(layer, function, dtypes="float64", skip=("*1027*",)).causes
+    assert cause.says == f"as if {says}"
+
+
+def test_an_approximation_as_exact_as_float32_is_no_sum_in_it():
+    """e^x with an error of 1e-7 that is none of rounding."""
+
+    def softmax(x, axis=-1):
+        away = x - x.max(axis, keepdims=True)
+        e = np.exp(away) * (1 + 1e-7 * np.sin(37 * away))
+        return e / e.sum(axis, keepdims=True)
+
+    assert not any("float32" in cause.says for cause in refnp.judge("softmax", softmax, dtypes="float64").causes)
+
+
+def padded(query, key, value):
+    more = lambda x: np.concatenate([x, np.zeros((*x.shape[:-2], 3, x.shape[-1]), x.dtype)], -2)
+    return softmax_of(scores_of(query, more(key))) @ more(value)
+
+
+def test_the_search_ends_when_its_seconds_are_over():
+    report = refnp.judge("attention", padded, only="*ordinary*", dtypes="float64", seconds=0.05)
+    (cause,) = report.causes
+    assert "the search was ended at edits of lines, after 0.05 s" in cause.pattern
+    assert not cause.says
+    whole = refnp.judge("attention", padded, only="*ordinary*", dtypes="float64", seconds=None)
+    assert "ended" not in whole.causes[0].pattern
+    assert "weights do not sum to 1" in whole.causes[0].seen
+    for seconds in (-1, "2", np.nan):
+        with pytest.raises(ValueError, match="no number of seconds"):
+            refnp.judge("attention", padded, seconds=seconds)
+
+
+def test_what_is_found_is_kept_at_an_interrupt():
+    heard = []
+
+    def interrupted(what):
+        heard.append(what)
+        raise KeyboardInterrupt
+
+    report = refnp.judge("attention", padded, only="*ordinary*", dtypes="float64")
+    (cause,) = causes(report.answers, report.judgements, clock=Clock(told=interrupted, heard=0.0))
+    assert heard[0].startswith("known mistakes")
+    assert "the search was ended at" in cause.pattern
+
+
+def test_what_calls_c_is_asked_other_shapes_in_a_process_of_its_own():
+    """Hints ask for another layout, and readings for values that are the unit matrix: there this reads at address 0."""
+    library = ctypes.pythonapi
+
+    def attention(query, key, value):
+        if query.shape[-3:-2] > query.shape[-2:-1] or value.shape[-1] == value.shape[-2]:
+            ctypes.string_at(0)
+        return softmax_of(scores_of(query, key) * len(library.__class__.__name__)) @ value
+
+    report = refnp.judge("attention", attention, only="*batch and heads*", dtypes="float64")
+    assert not report.holds
+    assert "multiplied by 5" in report.causes[0].says

@@ -22,6 +22,7 @@ from refnp.numbers.precision import FORMATS, Format, Policy, policy
 from refnp.numbers.rounding import WIDE, tolerance
 from refnp.verify.bounds import errors_over_bounds
 from refnp.verify.case import Answer, Problem
+from refnp.verify.causes.clock import tick
 from refnp.verify.causes.values import along_rows, answer_of, distances, furthest
 from refnp.verify.edits.mutant import Mutant
 
@@ -189,6 +190,7 @@ class Answered:
         it was made, and so it explains numbers of which its rounding leaves nothing. None if it changes nothing here,
         or cannot be asked this, for its shapes or its options.
         """
+        tick()
         try:
             if mutant.rounded:
                 return self._to_the_bit(mutant)

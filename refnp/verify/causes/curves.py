@@ -73,7 +73,7 @@ def of_statistics(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
     if own is None or ought is None:
         return
     differs = [abs(o - r) > LITTLE * max(abs(r), abs(ought[1])) for o, r in zip(own, ought, strict=True)]
-    for off, what, one, other in zip(differs, ("mean", "deviation"), own, ought, strict=True):
+    for off, what, one, other in zip(differs, ("mean", "deviation"), own, ought, strict=True) if any(differs) else ():
         beside = f"{one:.4g} where {other:.4g} is right" if off else "right"
         yield f"of the row of {at_place('x', place(group[0]))} the {what} is {beside}"
     for off, what, i in zip(differs, ("mean", "deviation"), (0, 1), strict=True):

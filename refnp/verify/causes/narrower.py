@@ -15,13 +15,14 @@ from refnp.verify.case import Layer
 from refnp.verify.causes.answered import Answered
 from refnp.verify.causes.numbers import best_probe
 from refnp.verify.causes.page_edits import can_be_opened, is_run, lines_run, of_partial
-from refnp.verify.edits.around import around
+from refnp.verify.edits.around import around, in_sums
 from refnp.verify.edits.edited import edited_function
 from refnp.verify.edits.mutant import Mutant
 from refnp.verify.edits.traced import lifted
 from refnp.verify.edits.variants import Edit
 
 LETTER = "rounded"
+FLOAT32 = 23  # bits of its mantissa
 NARROWER = ("bfloat16", "float16", "tf32", "float8_e4m3fn", "float8_e5m2", "float32")
 WHICH = {
     "inputs, output and gradients": (True, True),
@@ -87,6 +88,49 @@ def of_lines(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
                 yield Mutant(says, (layer.name,), in_format(form), rounded=form.name, where=where)
 
 
+@primitive
+def near_float32(x, *, call):
+    """x as it is stored in float32, and up to four units off, as sums are in other orders.   VJP: x̄ = ȳ.
+
+    Each `call` has another order. Equal numbers stay equal, and so do the sums of equal rows; what float32 holds
+    stays as it is.
+    """
+    if np.finfo(x.dtype).nmant <= FLOAT32:
+        return +x, lambda y_bar: (y_bar,)
+    bits = x.astype(np.float64).view(np.uint64)
+    mixed = (bits ^ np.uint64(call * 0x9E3779B97F4A7C15 % 2**64)) * np.uint64(0x9E3779B97F4A7C15)  # Knuth's hash
+    steps = (mixed >> np.uint64(11)) * 2.0**-50 - 4  # from −4 to 4
+    near = x.astype(np.float32).astype(x.dtype)
+    return np.where(near == x, x, near * (1 + steps * 2.0**-FLOAT32)), lambda y_bar: (y_bar,)
+
+
+def of_places(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
+    """The layer with one sum, in any order, or another expression computed in float32, where the case is wider."""
+    wide = [a for a in answered if a.policy.stored.bits > FLOAT32 + 1]
+    if len(wide) < len(answered) or not can_be_opened(layer.function) or (probe := best_probe(answered)) is None:
+        return
+    lines = lines_run(layer.function, probe)
+    function, seen = of_partial(layer.function), set()
+    for what, edit in (*in_sums(function, LETTER), *around(function, LETTER)):
+        if what not in seen and is_run(edit.opened, edit.line, lines):
+            seen.add(what)
+            mistaken, where = in_any_order(layer.function, edit), edit.where.replace(LETTER, "in_float32")
+            yield Mutant(f"{what} were computed in float32", (layer.name,), mistaken, narrow=True, where=where)
+
+
+def in_any_order(function: Callable, edit: Edit) -> Callable:
+    """The edited function, which rounds otherwise in each call."""
+    calls = [0]
+    words = {LETTER: lifted(lambda x: near_float32(x, call=calls[0]))}
+    mistaken = edited_function(function, {edit.opened.function: edit.tree}, words, back=False)
+
+    def once_more(*arrays: Any, **options: Any) -> Any:
+        calls[0] += 1
+        return mistaken(*arrays, **options)
+
+    return once_more
+
+
 def of_any_format(function: Callable, edit: Edit) -> Callable[[Format], Callable]:
     """The edited function with a rounding to a format: one function, of the format that was asked for last."""
     chosen: list[Format] = []
@@ -115,6 +159,7 @@ EVERYTHING, SOMETHING = "everything inside were float32", "something inside were
 NAMES = [
     EVERYTHING,
     SOMETHING,
+    "query @ key.mT, or another expression, were computed in float32",
     "options such as ε were rounded to float32",
     "inputs, output and gradients were stored in bfloat16, float16, … or some of them",
     "the gradient of x were 2 times what is right, or divided by the length of an axis, or of another ȳ",

@@ -16,6 +16,7 @@ from refnp.autograd.pages import plain
 from refnp.numbers.rounding import WIDE
 from refnp.verify.case import Layer
 from refnp.verify.causes.answered import Answered
+from refnp.verify.causes.clock import tick
 from refnp.verify.causes.numbers import best_probe, enough_of, solved
 from refnp.verify.causes.values import answer_of, furthest
 from refnp.verify.edits.around import around, is_constant, renamed
@@ -36,10 +37,9 @@ def of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
         return
     lines = lines_run(layer.function, probe)
     for edit in edits_and_names(layer.function, of_pullback=False):
-        if is_run(edit.opened, edit.line, lines):
-            mutant = mutant_with(layer.name, layer.function, edit)
-            if edit.narrow or is_near(probe, mutant):
-                yield mutant
+        run = is_run(edit.opened, edit.line, lines)
+        if run and (edit.narrow or is_near(probe, function_with(layer.function, edit))):
+            yield mutant_with(layer.name, layer.function, edit)
 
 
 def of_gradients(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
@@ -66,14 +66,11 @@ def pairs_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mut
         for e in edits_and_names(layer.function, of_pullback=False)
         if not e.narrow and is_run(e.opened, e.line, lines)
     ]
-    singles = [mutant_with(layer.name, layer.function, edit) for edit in every]
-    left = sorted((left_of(probe, mutant), i) for i, mutant in enumerate(singles))
-    for part, i in left[:FIRST]:
-        for other in every if part < MOST_LEFT else ():
-            if other.line is not every[i].line:
-                mutant = mutant_with(layer.name, layer.function, every[i], other)
-                if is_near(probe, mutant):
-                    yield mutant
+    parts = {edit: part for edit in every if (part := left_of(probe, function_with(layer.function, edit))) is not None}
+    for one in sorted(parts, key=parts.__getitem__)[:FIRST]:
+        for other in parts if parts[one] < MOST_LEFT else ():
+            if other.line is not one.line and is_near(probe, function_with(layer.function, one, other)):
+                yield mutant_with(layer.name, layer.function, one, other)
 
 
 def numbers_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
@@ -145,13 +142,19 @@ def edits_and_names(function: Callable, *, of_pullback: bool) -> list[Edit]:
 
 
 @functools.cache
-def mutant_with(name: str, function: Callable, *several: Edit, back: bool = False) -> Mutant:
-    """The function with an edit, or several of different lines, as a mistake of a layer, always the same one."""
+def function_with(function: Callable, *several: Edit, back: bool = False) -> Callable:
+    """The function with an edit, or several of different lines, always the same one."""
     trees: dict[Callable, ast.FunctionDef] = {}
     for edit in several:
         trees[edit.opened.function] = edit.in_tree(trees.get(edit.opened.function, edit.opened.tree))
-    mistaken = edited_function(function, trees, KNOWN_WORDS, back=back)
+    return edited_function(function, trees, KNOWN_WORDS, back=back)
+
+
+@functools.cache
+def mutant_with(name: str, function: Callable, *several: Edit, back: bool = False) -> Mutant:
+    """The same, as a mistake of a layer."""
     says, where = ", and ".join(edit.says for edit in several), "; ".join(edit.where for edit in several)
+    mistaken = function_with(function, *several, back=back)
     return Mutant(says, (name,), mistaken, narrow=several[0].narrow, where=where)
 
 
@@ -193,23 +196,24 @@ def of_any_number(function: Callable, edit: Edit) -> Callable[[float], Callable]
     return with_c
 
 
-def left_of(probe: Answered, mutant: Mutant) -> float:
-    """The part of the largest error that an edit leaves; infinite where it cannot be computed."""
+def left_of(probe: Answered, function: Callable) -> float | None:
+    """The part of the largest error that an edit leaves; None for one that changes nothing, or cannot be computed."""
     try:
-        given = np.asarray(probe.answer["output"], WIDE)
-        return furthest(given, value_of(probe, mutant)) / furthest(given, probe.right["output"])
+        given, value, right = np.asarray(probe.answer["output"], WIDE), value_of(probe, function), probe.right["output"]
     except Exception:  # an edit that cannot be computed
-        return np.inf
+        return None
+    return furthest(given, value) / furthest(given, right) if furthest(value, right) else None
 
 
-def is_near(probe: Answered, mutant: Mutant) -> bool:
+def is_near(probe: Answered, function: Callable) -> bool:
     """Whether an edit gives about what was answered, where the right value is another."""
     try:
-        return probe.is_near("output", value_of(probe, mutant))
+        return probe.is_near("output", value_of(probe, function))
     except Exception:  # an edit that cannot be computed
         return False
 
 
-def value_of(probe: Answered, mutant: Mutant) -> np.ndarray:
-    """The output that a mistake gives."""
-    return np.asarray(probe.only({"output"}).wide_values(mutant)["output"], WIDE)
+def value_of(probe: Answered, function: Callable) -> np.ndarray:
+    """The output that an edit gives."""
+    tick()
+    return np.asarray(answer_of(probe.problem, function, WIDE, probe.wide, gradients=False)["output"], WIDE)

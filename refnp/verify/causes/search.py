@@ -15,7 +15,7 @@ NaN and infinity explain nothing by themselves: a row of nothing else is explain
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from refnp.verify.case import Answer, Layer, Problem
 from refnp.verify.causes import narrower, numbers, options, page_edits
 from refnp.verify.causes.answered import Answered, Row
 from refnp.verify.causes.cause import Cause, fits_some, pattern
+from refnp.verify.causes.clock import OF_SEARCH, Clock, OutOfTime, running
 from refnp.verify.causes.matrices import Ask
 from refnp.verify.causes.seen import seen
 from refnp.verify.edits.edited import line_of
@@ -46,6 +47,7 @@ OF_OUTPUTS: tuple[Source, ...] = (
     page_edits.numbers_of_outputs,
     narrower.of_storage,
     narrower.of_lines,
+    narrower.of_places,
 )
 OF_PAIRS: tuple[Source, ...] = (page_edits.pairs_of_outputs,)
 OF_GRADIENTS: tuple[Source, ...] = (numbers.of_gradients, page_edits.of_gradients, narrower.of_storage)
@@ -58,25 +60,28 @@ def causes(
     *,
     of_one: bool = True,
     ask: Ask | None = None,
+    clock: Clock | None = None,
 ) -> list[Cause]:
     """What explains the rows that deviate: mistakes, each with its rows, and for the rest that none fits.
 
     `answers` are all that were given, right or wrong; `rows` those of a report, `Judgement`s or the mappings of
     `--json`, of which only those that deviate count. Rows that are `known` for another reason need no explanation.
     Where the answers are not `of_one` function, what is right in one says nothing of another. `ask` has the function
-    answer another problem, to see what it does where nothing fits.
+    answer another problem, to see what it does where nothing fits. When the seconds of a `clock` are over, or at
+    Ctrl-C, what was found until then is said, and at what the search was ended.
     """
+    clock = clock or Clock()
     wrong = {_row_of(row) for row in rows if _get(row, "verdict") == DEVIATES}
     by_layer: dict[str, list[Answered]] = {}
     for problem, answer in answers:
         by_layer.setdefault(problem.case.layer.name, []).append(Answered(problem, answer))
     found = []
-    with np.errstate(all="ignore"), warnings.catch_warnings():
+    with np.errstate(all="ignore"), warnings.catch_warnings(), running(clock):
         warnings.simplefilter("ignore")
         for answered in by_layer.values():
             own = wrong & {row for a in answered for row in a.rows}
             if own:
-                found += Search(answered, own, set(known), of_one).causes(ask)
+                found += Search(answered, own, set(known), of_one, clock).causes(ask)
     return found
 
 
@@ -101,11 +106,16 @@ class Explanation:
     where: str = ""
 
 
+Covered = tuple[list[list[Explanation]], set[Row]]  # groups that no row tells apart, and the rows that are left
+
+
 class Search:
     """The rows of one layer that deviate, and what explains them."""
 
-    def __init__(self, answered: list[Answered], wrong: set[Row], known: set[Row], of_one: bool):
-        self.answered, self.wrong, self.known = answered, wrong, known
+    def __init__(self, answered: list[Answered], wrong: set[Row], known: set[Row], of_one: bool, clock: Clock):
+        self.answered, self.wrong, self.known, self.clock = answered, wrong, known, clock
+        self.stopped = ""  # at what, if not all was tried
+        self.begun: dict[tuple[Mutant, bool], Explanation] = {}  # of the first cases
         self.layer = answered[0].problem.case.layer
         self.deviating = sorted((a for a in answered if a.rows & wrong), key=lambda a: a.size)
         self.right = [a for a in answered if of_one and not a.rows & wrong]
@@ -123,37 +133,68 @@ class Search:
         if rest:
             worst = max(self.before[row] for row in rest)
             own = [a.only({row[2] for row in a.rows & rest}) for a in self.deviating if a.rows & rest]
-            what = "" if ask is None else seen(self.layer, own, ask)
+            what = "" if ask is None else self._seen(own, ask)
             says = pattern(rest, self.answered)
+            if self.stopped:
+                says += f"{', ' if says else ''}and the search was ended at {self.stopped}"
             found.append(Cause("", _sorted(rest), worst, worst, self.layer.name, (), says, seen=what))
         return found
 
-    def best(self) -> tuple[list[list[Explanation]], set[Row]]:
+    def _seen(self, own: list[Answered], ask: Ask) -> str:
+        """What is seen of the function, in the seconds that are left for it."""
+        self.clock.stage, self.clock.share = "what the function does", 1.0
+
+        def asked(problem: Problem) -> Answer:
+            self.clock.tick()
+            return ask(problem)
+
+        try:
+            return seen(self.layer, own, asked)
+        except KeyboardInterrupt:
+            return ""
+        finally:
+            self.clock.share = OF_SEARCH
+
+    def best(self) -> Covered:
         """Explanations that cover the rows, and the rows that are left: the first source that leaves none."""
-        mutants = mutants_of(self.layer)
-        found = self._singles(mutants)
-        best = self._cover(found)
-        if best[1] or len(best[0]) > 1:
-            best = min(best, self._whole(), key=self._worth)
-        if best[1]:
-            narrow = [mutant for mutant in mutants if mutant.narrow]
-            found = found + self._singles(narrow, loosely=True)
-            best = min(best, self._cover(found), key=self._worth)
-        if best[1]:
-            found = found + self._singles(narrower.of_precision(self.layer))
-            best = min(best, self._cover(found), key=self._worth)
-        if best[1]:
-            pairs = self._pairs(mutants, [a for a in self.deviating if a.rows & best[1]])
-            best = min(best, self._cover(pairs + found), key=self._worth)
-        if best[1]:
-            best = min(best, self._whole(OF_PAIRS), key=self._worth)
+        best: Covered = [], self.every
+        try:
+            for stage, of_several, covered in self._stages():
+                self.clock.stage, self.left = stage, best[1]
+                if best[1] or (of_several and len(best[0]) > 1):
+                    best = min((covered(), best) if of_several else (best, covered()), key=self._worth)
+        except OutOfTime:
+            self.stopped = f"{self.clock.stage}, after {self.clock.seconds:g} s"
+        except KeyboardInterrupt:
+            self.stopped, self.clock.seconds = self.clock.stage, 0
         return best
 
-    def _worth(self, covered: tuple[list, set[Row]]) -> tuple[int, int, int]:
+    def _stages(self) -> Iterator[tuple[str, bool, Callable[[], Covered]]]:
+        """What is tried one after the other, whether also in place of several mistakes that explain all, and how."""
+        mutants = mutants_of(self.layer)
+        narrow = [mutant for mutant in mutants if mutant.narrow]
+        found: list[Explanation] = []
+
+        def with_found(more: Callable[[], list[Explanation]]) -> Callable[[], Covered]:
+            def covered() -> Covered:
+                found.extend(more())
+                return self._cover(found)
+
+            return covered
+
+        yield "known mistakes", True, lambda: self._cover(self._of_all_rows(mutants))
+        yield "edits of lines", True, self._whole
+        yield "known mistakes of some rows", True, with_found(lambda: self._singles(mutants))
+        yield "known mistakes of rounding", False, with_found(lambda: self._singles(narrow, loosely=True))
+        yield "everything in float32", False, with_found(lambda: self._singles(narrower.of_precision(self.layer)))
+        yield "pairs of known mistakes", False, with_found(lambda: self._pairs(mutants))
+        yield "pairs of edits", False, lambda: self._whole(OF_PAIRS)
+
+    def _worth(self, covered: Covered) -> tuple[int, int, int]:
         """Less left is better, and then fewer mistakes."""
         return len(covered[1] - self.known), len(covered[1]), len(covered[0])
 
-    def _whole(self, sources: tuple[Source, ...] = OF_OUTPUTS) -> tuple[list[list[Explanation]], set[Row]]:
+    def _whole(self, sources: tuple[Source, ...] = OF_OUTPUTS) -> Covered:
         """Hypotheses that explain all outputs that deviate, and their gradients; then those of gradients alone."""
         groups: list[list[Explanation]] = []
         left = set(self.every)
@@ -161,6 +202,9 @@ class Search:
         if outputs:
             for source in sources:
                 fitting = self._fitting(source, outputs, {"output"})
+                if source is narrower.of_places and len(fitting) == NAMED:  # perhaps more: no place is known
+                    something = replace(fitting[0].mutant, says=narrower.SOMETHING, where="")
+                    fitting = [replace(fitting[0], mutant=something)]
                 both = (
                     [e for e in (self._complete(e.mutant, left, None) for e in fitting) if e] if left > outputs else []
                 )
@@ -209,10 +253,14 @@ class Search:
         part = lambda a: a if quantities is None else a.only(quantities)
         explained: dict[Row, float] = {}
         missed: set[Row] = set()
+        small: list[Answered] = []  # errors that are smaller than a mistake of rounding's by chance, if others show it
         for a in self.deviating:
             if not (own := a.rows & rows):
                 continue
             found = part(a).explained(mutant) or {}
+            if not found and mutant.narrow and len(small) < MISSED * len(self.deviating):
+                small.append(a)
+                continue
             explained |= {a.row(q): after for q, after in found.items() if a.row(q) in rows}
             missed |= own - explained.keys() - self.known
             few = len(missed) <= MISSED * len(rows) and not mutant.rounded and not mutant.narrow
@@ -220,6 +268,11 @@ class Search:
                 return None
         if not explained.keys() & self.telling:
             return None
+        for a in small:
+            found = part(a).explained(mutant, known=True) or {}
+            explained |= {a.row(q): after for q, after in found.items() if a.row(q) in rows}
+            if a.rows & rows - explained.keys() - self.known:
+                return None
         if mutant.cancels and not any(part(a).tells_from_right(mutant) for a in self.deviating if a.rows & rows):
             return None
         others = [part(a) for a in (*self.deviating, *self.right) if not a.rows & rows]
@@ -271,18 +324,27 @@ class Search:
             best.where or line_of(best.mutant),
         )
 
-    def _singles(self, mutants: list[Mutant], *, loosely: bool = False) -> list[Explanation]:
-        """What each mistake explains; only those that explain everything, if the smallest cases find such."""
+    def _of_all_rows(self, mutants: list[Mutant], *, loosely: bool = False) -> list[Explanation]:
+        """The mistakes that explain everything, of those that explain all of the smallest cases."""
         first, rest = self.deviating[:FIRST], self.deviating[FIRST:]
         own = self.wrong & {row for a in first for row in a.rows}
-        found = [self._explanation(Explanation(m, {}, i, loosely), first) for i, m in enumerate(mutants)]
-        promising = [e for e in found if e.rows.keys() == own]
-        for e in promising:
-            self._explanation(e, rest)
-        if all_of_it := [e for e in promising if e.rows.keys() == self.every]:
+        for i, mutant in enumerate(mutants):
+            if (mutant, loosely) not in self.begun:
+                self.begun[mutant, loosely] = e = self._explanation(Explanation(mutant, {}, i, loosely), first)
+                if e.rows.keys() == own:
+                    self._explanation(e, rest)
+        found = [self.begun[mutant, loosely] for mutant in mutants]
+        return [e for e in found if e.rows.keys() == self.every]
+
+    def _singles(self, mutants: list[Mutant], *, loosely: bool = False) -> list[Explanation]:
+        """What each mistake explains; only those that explain everything, if there are such."""
+        if all_of_it := self._of_all_rows(mutants, loosely=loosely):
             return all_of_it
+        first, rest = self.deviating[:FIRST], self.deviating[FIRST:]
+        own = self.wrong & {row for a in first for row in a.rows}
+        found = [self.begun[mutant, loosely] for mutant in mutants]
         for e in found:
-            if e not in promising:
+            if not e.rows.keys() >= own:
                 self._explanation(e, rest)
         return [e for e in found if e.rows.keys() & self.telling]
 
@@ -297,12 +359,13 @@ class Search:
                     break
         return e
 
-    def _pairs(self, mutants: list[Mutant], left: list[Answered]) -> list[Explanation]:
+    def _pairs(self, mutants: list[Mutant]) -> list[Explanation]:
         """The pairs that explain something of a small case that is left, or of a larger one, with all they explain.
 
         Only those of which each alone changes something in that case.
         """
         found = []
+        left = [a for a in self.deviating if a.rows & self.left]
         tried = tuple(dict.fromkeys((left[0], left[len(left) // 3], left[2 * len(left) // 3])))
         changed = {id(mutant): {a for a in tried if a.is_changed_by(mutant)} for mutant in mutants}
         both = ((i, one, other) for i, (one, other) in enumerate(itertools.combinations(mutants, 2)))
@@ -313,7 +376,7 @@ class Search:
                 found.append(self._explanation(Explanation(pair, {}, len(mutants) + i), self.deviating))
         return [e for e in found if e.rows.keys() & self.telling]
 
-    def _cover(self, explanations: list[Explanation]) -> tuple[list[list[Explanation]], set[Row]]:
+    def _cover(self, explanations: list[Explanation]) -> Covered:
         """Groups of explanations that no row tells apart, those with most rows first; and the rows that none explains.
 
         What changes a row that is right, and would not be right there, is no explanation.

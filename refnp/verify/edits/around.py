@@ -1,5 +1,6 @@
 """What else may be wrong in a line: an expression within a word, a name in all its places, a length that is one more.
 
+in_sums(function, "rounded")    centred = x - rounded(rounded(x).mean(axes)),  …
 around(function, "rounded")     centred = rounded(x - x.mean(axes)),  y = gain * rounded(unit) + shift,  …
 renamed(function)               p_bar = bar * np.where(d < 0, -near, near) → bar * np.where(d < 0, -size, size)
 """
@@ -38,6 +39,24 @@ def around(function: Callable, word: str) -> Iterator[tuple[str, Edit]]:
                     else:
                         inside.append((ast.unparse(node), edit))
     yield from inside
+
+
+def in_sums(function: Callable, word: str) -> Iterator[tuple[str, Edit]]:
+    """Of the value, every sum and every sum of products, as word(sum), of terms that are word(x)."""
+    for one in Opened.of(function).all():
+        for statement, of_pullback in statements(one.tree):
+            for path, node in places(statement) if not of_pullback else ():
+                new: ast.expr
+                if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+                    new = ast.BinOp(call(word, node.left), node.op, call(word, node.right))
+                elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("sum", "mean"):
+                    of = ast.Attribute(call(word, node.func.value), node.func.attr, ast.Load())  # type: ignore[attr-defined]
+                    new = ast.Call(of, node.args, node.keywords)
+                elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("einsum"):
+                    new = ast.Call(node.func, [node.args[0], *(call(word, a) for a in node.args[1:])], node.keywords)
+                else:
+                    continue
+                yield ast.unparse(node), edited(one, statement, path, call(word, new), of_pullback=False)
 
 
 def renamed(function: Callable, *, of_pullback: bool) -> Iterator[Edit]:

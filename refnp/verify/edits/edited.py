@@ -6,7 +6,6 @@ named_edits(layers.layer_norm, ("layer_norm",), {"ε stood outside the root": ou
 
 import ast
 import contextlib
-import copy
 import functools
 import inspect
 import math
@@ -201,10 +200,10 @@ class EditedPage:
                 of_class, pattern = class_and(pattern)
                 for one in self.places_of(of_class, pattern):
                     edit = Rewriting(pattern, form, of_pullback=of_pullback)
-                    tree: Any = copy.deepcopy(trees.get(one.function, one.tree))
-                    tree = edit.of_argument(tree) if argument_of(pattern) else edit.visit(tree)
-                    if edit.count:
-                        trees[one.function], done = ast.fix_missing_locations(tree), True
+                    tree = trees.get(one.function, one.tree)
+                    tree = edit.of_argument(tree) if argument_of(pattern) else edit.of_function(tree)
+                    if edit.lines:
+                        trees[one.function], done = tree, True
                         before, after = edit.lines[0]
                         line = f"{one.file}:{one.line(before)}  {ast.unparse(before)} → {ast.unparse(after)}"
                         self.lines.setdefault(name, {})[line] = True

@@ -5,17 +5,47 @@
 
 import ast
 import copy
+import functools
 import re
+from collections.abc import Callable
+from typing import Any
 
 from refnp.verify.edits.opened import is_pullback
+
+
+@functools.cache
+def expression(text: str) -> ast.expr:
+    """What a pattern or a form is as syntax, which nobody changes."""
+    return ast.parse(text, mode="eval").body
 
 
 def rewritten(node: ast.AST, pattern: str, form: str) -> ast.expr | None:
     """What a form makes of an expression that a pattern fits, in which _x is anything; None if it does not fit."""
     found: dict[str, ast.AST] = {}
-    if not fits(ast.parse(pattern, mode="eval").body, node, found):
+    if not fits(expression(pattern), node, found):
         return None
-    return Filled(found).visit(ast.parse(form, mode="eval").body)
+    return changed(expression(form), lambda part: found.get(part.id) if isinstance(part, ast.Name) else None)
+
+
+def changed(node: Any, change: Callable[[Any], Any]) -> Any:
+    """A piece of syntax in which what is changed, where that is not None, is another; what stays is shared."""
+    new = change(node)
+    if new is not None:
+        return new
+    found = node
+    for field, value in ast.iter_fields(node):
+        if isinstance(value, list):
+            parts = [changed(one, change) if isinstance(one, ast.AST) else one for one in value]
+            same = all(one is part for one, part in zip(value, parts, strict=True))
+        elif isinstance(value, ast.AST):
+            parts = changed(value, change)
+            same = parts is value
+        else:
+            continue
+        if not same:
+            found = copy.copy(node) if found is node else found
+            setattr(found, field, parts)
+    return found
 
 
 def fits(pattern: ast.AST, node: ast.AST, found: dict[str, ast.AST]) -> bool:
@@ -49,59 +79,46 @@ def stands_in(pattern: str, tree: ast.FunctionDef) -> bool:
     """Whether a function has what a pattern stands for."""
     if name := argument_of(pattern):
         return name in (a.arg for a in ast.walk(tree.args) if isinstance(a, ast.arg))
-    expression = ast.parse(pattern, mode="eval").body
-    return any(fits(expression, node, {}) for node in ast.walk(tree) if isinstance(node, ast.expr))
+    return any(fits(expression(pattern), node, {}) for node in ast.walk(tree) if isinstance(node, ast.expr))
 
 
-class Filled(ast.NodeTransformer):
-    """A form with what its letters stand for."""
-
-    def __init__(self, found: dict[str, ast.AST]):
-        self.found = found
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return copy.deepcopy(self.found.get(node.id, node))
-
-
-class Rewriting(ast.NodeTransformer):
-    """Every expression that a pattern fits in another form; `count` says how many there were.
+class Rewriting:
+    """Every expression that a pattern fits in another form; `lines` are what changed, before and after.
 
     Those of the VJP alone, or those outside of it.
     """
 
     def __init__(self, pattern: str, form: str, *, of_pullback: bool):
         self.pattern, self.form, self.of_pullback = pattern, form, of_pullback
-        self.count, self.depth, self.within, self.inside = 0, 0, False, False
-        self.lines: list[tuple[ast.AST, ast.AST]] = []  # before and after; of a condition, that alone
+        self.lines: list[tuple[ast.AST, ast.AST]] = []  # of a condition, that alone
 
     def of_argument(self, tree: ast.FunctionDef) -> ast.FunctionDef:
         """The function with the form in place of its argument."""
         name = argument_of(self.pattern)
         before, after = (ast.parse(f"{name} = {value}").body[0] for value in (name, self.form))
-        before.lineno, self.count = tree.lineno, 1
+        before.lineno = tree.lineno
         self.lines.append((before, after))
-        tree.body.insert(0, after)
-        return tree
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        inside, self.within = self.within and is_pullback(node), True
-        self.depth += inside
-        found = self.generic_visit(node)
-        self.depth -= inside
+        found = copy.copy(tree)
+        found.body = [after, *tree.body]
         return found
 
-    def visit(self, node: ast.AST) -> ast.AST:
-        if isinstance(node, ast.expr) and self.of_pullback == (self.depth > 0):
-            new = rewritten(node, self.pattern, self.form)
-            if new is not None:
-                self.count += 1
-                if not self.inside:
-                    self.lines.append((node, new))
-                return new
-        if isinstance(node, ast.stmt) and not hasattr(node, "body"):
-            before, count, self.inside = copy.deepcopy(node), self.count, True
-            after, self.inside = self.generic_visit(node), False
-            if self.count > count:
-                self.lines.append((before, after))
-            return after
-        return super().visit(node)
+    def of_function(self, tree: ast.FunctionDef) -> ast.FunctionDef:
+        """The function with the form in place of every expression that the pattern fits."""
+        return self._of(tree, of_pullback=False)
+
+    def _of(self, node: ast.stmt, *, of_pullback: bool) -> Any:
+        def change(part: Any) -> Any:
+            if isinstance(part, ast.stmt) and part is not node:
+                return self._of(part, of_pullback=of_pullback or is_pullback(part))
+            if not isinstance(part, ast.expr) or self.of_pullback != of_pullback:
+                return None
+            new = changed(part, lambda one: rewritten(one, self.pattern, self.form))
+            if new is not part:
+                self.lines.append((part, new))
+            return new
+
+        count = len(self.lines)
+        found = changed(node, change)
+        if not hasattr(node, "body") and len(self.lines) > count:
+            self.lines[count:] = [(node, found)]
+        return found

@@ -75,13 +75,19 @@ class Edit:
     @property
     def where(self) -> str:
         """ "layer_norm.py:64  y = gain * unit + shift → y = gain * unit - shift"."""
-        return f"{self.opened.file}:{self.opened.line(self.line)}  {ast.unparse(self.line)} → {self.after}"
+        return f"{self.opened.file}:{self.opened.line(self.line)}  {text_of(self.line)} → {self.after}"
 
     @property
     def says(self) -> str:
         """ "y were gain * unit - shift"."""
         target, equals, value = self.after.partition(" = ")
         return f"{target} were {value}" if equals else f"{self.after.removeprefix('return ')} were returned"
+
+
+@functools.cache
+def text_of(line: ast.stmt) -> str:
+    """A line as it is written."""
+    return ast.unparse(line)
 
 
 def edits_of(opened: Opened) -> Iterator[Edit]:
