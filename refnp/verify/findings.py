@@ -43,7 +43,7 @@ class Report:
     hints: list[str] = field(default_factory=list)  # conventions with which it would hold
     ask: Callable[[Problem], Answer] | None = None  # the function, asked another problem
     seconds: float | None = SECONDS  # of computing that causes are looked for
-    told: Callable[[str], None] | None = None  # hears what is being tried
+    told: Callable[[str], None] | None = None  # is told at what the search is
 
     def __post_init__(self) -> None:
         self.problems = self.problems or [problem for problem, _ in self.answers]

@@ -16,7 +16,7 @@ class OutOfTime(KeyboardInterrupt):
 
 @dataclass
 class Clock:
-    """What is being tried, since when, and until when; `told` hears of it once a second."""
+    """What is being tried, since when, and until when; `told` is called with it once a second."""
 
     seconds: float | None = None
     told: Callable[[str], None] | None = None
@@ -40,7 +40,7 @@ _clock: ContextVar[Clock | None] = ContextVar("clock", default=None)
 
 @contextlib.contextmanager
 def running(clock: Clock) -> Iterator[None]:
-    """Within this block every hypothesis that is tried looks at the clock."""
+    """Within this block every hypothesis that is tried ends when the seconds of the clock are over."""
     token = _clock.set(clock)
     try:
         yield

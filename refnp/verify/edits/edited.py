@@ -1,8 +1,4 @@
-"""An edited page as an operation, and known mistakes as named edits.
-
-outside = "np.sqrt(_v + constant(eps))", "np.sqrt(_v) + constant(eps)"
-named_edits(layers.layer_norm, ("layer_norm",), {"ε stood outside the root": outside})
-"""
+"""An edited page as an operation, and a page of which the edits of a table are made."""
 
 import ast
 import contextlib
@@ -31,7 +27,6 @@ from refnp.verify.layers.multi_head import bound
 Form = Callable[..., tuple]
 Methods = dict[type, dict[str, Callable]]  # those that are edited, by their class and name
 Rewrite = tuple[str, str]  # what stands on the page, and what in its place
-Named = dict[str, Rewrite | list[Rewrite]]  # by what each says
 
 
 def count_of(x: Any, axes: Any = -1) -> int:
@@ -212,38 +207,6 @@ class EditedPage:
                 if not done:
                     raise ValueError(f"{self.operation.__name__}: {name}: nothing on the page is {pattern}")
         return trees
-
-
-def named_edits(
-    operation: Callable,
-    layers: tuple[str, ...],
-    edits: Named,
-    *,
-    of_vjp: Named | None = None,
-    narrow: Named | None = None,
-    narrow_of_vjp: Named | None = None,
-    in_bfloat16: Named | None = None,
-    words: Mapping[str, Any] | None = None,
-    pages: tuple[Callable, ...] = (),
-) -> list[Mutant]:
-    """Known mistakes of a page, as edits of its lines.
-
-    Those `of_vjp` stand in the VJP; `narrow` are those of rounding, `in_bfloat16` those whose sums are. `words` are
-    what edits may use beside what the page does, and `pages` operations that the function calls.
-    """
-    template, found = EditedPage(operation, words or {}, pages), []
-    kinds: tuple[tuple[Named | None, bool, dict[str, Any]], ...] = (
-        (edits, False, {}),
-        (of_vjp, True, {}),
-        (narrow, False, {"narrow": True}),
-        (narrow_of_vjp, True, {"narrow": True}),
-        (in_bfloat16, False, {"rounded": "bfloat16"}),
-    )
-    for table, of_pullback, kind in kinds:
-        for says, rewrites in (table or {}).items():
-            template.edits[says] = [rewrites] if isinstance(rewrites, tuple) else list(rewrites), of_pullback
-            found.append(Mutant(says, layers, template, {says: True}, **kind))
-    return found
 
 
 def line_of(mutant: Mutant) -> str:

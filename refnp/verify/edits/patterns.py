@@ -15,7 +15,7 @@ from refnp.verify.edits.opened import is_pullback
 
 @functools.cache
 def expression(text: str) -> ast.expr:
-    """What a pattern or a form is as syntax, which nobody changes."""
+    """A pattern or a form as syntax, which is shared and stays as it is."""
     return ast.parse(text, mode="eval").body
 
 

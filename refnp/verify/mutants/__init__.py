@@ -1,32 +1,59 @@
-"""Known mistakes, a page for each family of layers."""
+"""Known mistakes: a table of edits of lines, each with the sentence that says what answers are then as if."""
 
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from refnp.verify.case import Layer
+from refnp.verify.edits.edited import EditedPage
 from refnp.verify.edits.mutant import Mutant
-from refnp.verify.mutants import (
-    activations,
-    attention,
-    convolution,
-    distributions,
-    layer_norm,
-    linear,
-    losses,
-    multi_head,
-    normalization,
-    pooling,
-    positions,
-    set_convolution,
-    similarities,
-    softmax,
-)
+from refnp.verify.mutants.subjects import PAGES, SUBJECTS
+from refnp.verify.mutants.words import WORDS
 
-PAGES = (
-    layer_norm, normalization, softmax, attention, multi_head, activations, linear, losses, distributions, convolution,
-    pooling, set_convolution, positions, similarities,
-)  # fmt: skip
+TABLE = Path(__file__).with_name("table.md")
 
-MUTANTS: list[Mutant] = [mutant for page in PAGES for mutant in page.MUTANTS]
+
+@dataclass
+class Row:
+    """A mistake of the table: what it says, its edits, of what kind it is, and of which layers; under which title."""
+
+    title: str
+    says: str
+    rewrites: list[tuple[str, str]]
+    kind: str
+    layers: list[str]
+
+
+def rows_of(text: str) -> list[Row]:
+    """The rows of a table in Markdown; one without a sentence is another edit of the row above."""
+    found: list[Row] = []
+    title = ""
+    for line in text.splitlines():
+        title = line.removeprefix("## ") if line.startswith("## ") else title
+        cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if len(cells) != 5 or not cells[1].startswith("`"):
+            continue
+        says, before, after, kind, names = cells
+        if says:
+            found.append(Row(title, says, [], kind, names.split("; ")))
+        found[-1].rewrites.append((before.strip("`"), after.strip("`")))
+    return found
+
+
+def made_of(rows: list[Row]) -> list[Mutant]:
+    """The mistakes of a table, each for one layer."""
+    pages = {name: EditedPage(function, WORDS, PAGES.get(name, ())) for name, function in SUBJECTS.items()}
+    found = []
+    for row in rows:
+        for name in row.layers:
+            pages[name].edits[row.says] = row.rewrites, "VJP" in row.kind
+            narrow, rounded = "rounding" in row.kind, "bfloat16" if "bfloat16" in row.kind else ""
+            found.append(Mutant(row.says, (name,), pages[name], {row.says: True}, narrow, rounded=rounded))
+    return found
+
+
+ROWS = rows_of(TABLE.read_text(encoding="utf-8"))
+MUTANTS = made_of(ROWS)
 
 
 def mutants_of(layer: Layer) -> list[Mutant]:

@@ -1,7 +1,7 @@
 """`python -m refnp.verify.mutants`: every mistake that is known, family by family, as docs/mutants.md has it."""
 
 from refnp.verify.causes import narrower
-from refnp.verify.mutants import MUTANTS, PAGES
+from refnp.verify.mutants import ROWS
 
 BEGIN = (
     "# Known mistakes",
@@ -9,7 +9,7 @@ BEGIN = (
     "When answers deviate, the report says as if what: which of these mistakes, or which two of them, gives the same "
     "answers within rounding.\n"
     "Each is an edit of a line of refnp's, which the report shows "
-    "([refnp/verify/mutants](../refnp/verify/mutants/__init__.py)). What is not in this list is looked for "
+    "([refnp/verify/mutants](../refnp/verify/mutants/table.md)). What is not in this list is looked for "
     "as well, without a sentence of its own: options at other values, one number,\nany edit of the page, a narrower "
     "precision at one line ([judging.md](judging.md#what-may-deviate)).\n"
     "A mistake is named only if its own values, not the right ones, are within the bound in every quantity that it "
@@ -23,15 +23,15 @@ BEGIN = (
 
 def page() -> str:
     """The page, in Markdown."""
-    count = len({mutant.says for mutant in MUTANTS})
-    found = [*BEGIN, f"{count} mistakes, in {len({name for mutant in MUTANTS for name in mutant.layers})} layers."]
-    for one in PAGES:
-        layers: dict[str, list[str]] = {}
-        for mutant in one.MUTANTS:
-            layers.setdefault(mutant.says, []).extend(mutant.layers)
-        title = (one.__doc__ or "").splitlines()[0].removeprefix("Mutants of ").rstrip(".")
-        rows = [f"| {escaped(says)} | {', '.join(dict.fromkeys(names))} |" for says, names in layers.items()]
-        found.append("\n".join([f"## {title[0].upper()}{title[1:]}", "", "| as if | in |", "|---|---|", *rows]))
+    layers = {name for row in ROWS for name in row.layers}
+    found = [*BEGIN, f"{len({row.says for row in ROWS})} mistakes, in {len(layers)} layers."]
+    for title in dict.fromkeys(row.title for row in ROWS):
+        own: dict[str, list[str]] = {}
+        for row in ROWS:
+            if row.title == title:
+                own.setdefault(row.says, []).extend(row.layers)
+        rows = [f"| {escaped(says)} | {', '.join(dict.fromkeys(names))} |" for says, names in own.items()]
+        found.append("\n".join([f"## {title}", "", "| as if | in |", "|---|---|", *rows]))
     rows = [f"| {says} | any layer |" for says in narrower.NAMES]
     found.append("\n".join(["## Any layer", "", "| as if | in |", "|---|---|", *rows]))
     return "\n\n".join(found) + "\n"
