@@ -1,8 +1,8 @@
 """What a function is seen to do, where nothing fits: it is asked again, with one thing that is another.
 
 Two calls with the same arguments are to agree. Attention tells its weights if values are the unit matrix, a norm its
-statistics, a function of elements its curve; any function, and any walk back, which numbers each of its results takes
-and how often.
+statistics, a loss how often rows of a class count, a function of elements its curve; any function, and any walk back,
+which numbers each of its results takes and how often.
 """
 
 import itertools
@@ -14,7 +14,17 @@ from refnp.numbers.rounding import WIDE
 from refnp.verify.case import Layer
 from refnp.verify.causes.answered import Answered
 from refnp.verify.causes.curves import of_curve, of_statistics
-from refnp.verify.causes.matrices import LITTLE, Ask, of_arguments, of_walk_back, output_of, with_arrays
+from refnp.verify.causes.matrices import (
+    ASKED,
+    LITTLE,
+    MOVES,
+    Ask,
+    of_arguments,
+    of_walk_back,
+    output_of,
+    spread,
+    with_arrays,
+)
 
 TRIED, SAID = 16, 3  # cases, and sentences
 
@@ -58,6 +68,37 @@ def of_attention(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
     yield from of_weights(output_of(ask(with_arrays(a.problem, arrays))), right)
 
 
+def of_loss(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
+    """Of a loss with classes, how often the rows of each class count, where that is not as often as is right."""
+    arrays, options = dict(a.problem.arrays), a.problem.case.options
+    (name, x), targets = next(iter(arrays.items())), options.get("targets", arrays.get("targets"))
+    if targets is None or np.shape(targets) not in (x.shape, x.shape[:-1]):
+        return
+    classes = np.round(targets).astype(int)
+    if "targets" in arrays:
+        arrays["targets"] = classes.astype(arrays["targets"].dtype)
+    elif (classes != targets).any():
+        return
+    given_of = lambda given: output_of(ask(with_arrays(a.problem, given))).sum()
+    right_of = lambda given: np.sum(layer.function(*(v.astype(WIDE) for v in given.values()), **options))
+    given, right, places = given_of(arrays), right_of(arrays), list(np.ndindex(classes.shape))
+    counts = np.empty((len(places), len(MOVES)), WIDE)
+    for row, place in enumerate(places if len(places) <= ASKED else ()):
+        for move, (factor, more) in enumerate(MOVES):
+            moved = {**arrays, name: x.copy()}
+            moved[name][place] = factor * x[place] + more
+            ought = right_of(moved) - right
+            counts[row, move] = (given_of(moved) - given) / ought if ought else np.nan
+    count, steady = spread(counts)
+    off = np.abs(count - 1) > LITTLE
+    for k in np.unique(classes) if 1 < len(places) <= ASKED and steady.all() and off.any() else ():
+        of_class = np.flatnonzero(classes.ravel() == k)
+        own = count[of_class]
+        if np.ptp(own) <= LITTLE * np.abs(own).max() and abs(own[0] - 1) > LITTLE:
+            which = f"rows of class {k} count" if len(own) > 1 else f"row {of_class[0]}, of class {k}, counts"
+            yield f"{which} {float(own[0]):.4g} times what is right"
+
+
 def of_weights(weights: np.ndarray, right: np.ndarray) -> Iterator[str]:
     """What sets weights apart from the right ones: their sums, which keys are seen, how steeply they fall."""
     if weights.shape != right.shape or not np.isfinite(weights).all():
@@ -93,4 +134,4 @@ def of_slope(weights: np.ndarray, right: np.ndarray) -> Iterator[str]:
         yield f"log-weights are {slope:.4g} times what is right"
 
 
-READINGS = (of_two_calls, of_attention, of_curve, of_statistics, of_influence)
+READINGS = (of_two_calls, of_attention, of_loss, of_curve, of_statistics, of_influence)

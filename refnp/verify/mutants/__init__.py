@@ -10,6 +10,7 @@ from refnp.verify.edits.mutant import Mutant
 from refnp.verify.mutants.subjects import PAGES, SUBJECTS
 from refnp.verify.mutants.words import WORDS
 
+KINDS = ("", "VJP", "rounding", "VJP, rounding", "bfloat16")
 TABLE = Path(__file__).with_name("table.md")
 
 
@@ -41,10 +42,10 @@ def rows_of(text: str) -> list[Row]:
 
 
 def made_of(rows: list[Row]) -> list[Mutant]:
-    """The mistakes of a table, each for one layer."""
+    """The mistakes of a table, each for one layer: those of the equation first, then of gradients, then of rounding."""
     pages = {name: EditedPage(function, WORDS, PAGES.get(name, ())) for name, function in SUBJECTS.items()}
     found = []
-    for row in rows:
+    for row in sorted(rows, key=lambda row: KINDS.index(row.kind)):
         for name in row.layers:
             pages[name].edits[row.says] = row.rewrites, "VJP" in row.kind
             narrow, rounded = "rounding" in row.kind, "bfloat16" if "bfloat16" in row.kind else ""
