@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.tensor import Tensor
+from refnp.numbers.kinds import is_kind
 
 F = typing.TypeVar("F", bound=Callable)
 NAMED = re.compile(r"(?!arange: )\w[\w.]*: ")  # how a message of refnp begins, with the name of a function
@@ -162,6 +163,8 @@ def _no_numbers(value: Any) -> tuple[type[Exception], str, str] | None:
     if type(value) is int and abs(value) >= 2**63:
         return ValueError, f"is an integer of {value.bit_length()} bits", "pass a float, or less than 2**63"
     value = _plain(value)
+    if is_kind(value):
+        return None
     try:
         dtype = np.asarray(value).dtype
     except ValueError:

@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 from refnp.autograd import Array
 from refnp.claims.row import Trial
 from refnp.layers.module import Module
+from refnp.numbers.kinds import kind_of
 from refnp.symmetry import Action, Claim, Trivial, equivariant
 from refnp.symmetry.actions import Arrays, AxisAction
 
@@ -30,10 +31,15 @@ def enlarged(model: Of, factor: float = 1.0, seed: int = 0) -> Of:
 
 
 def in_precision_of(model: Of) -> Callable[..., Of]:
-    """(arrays) → the model with its parameters in the precision of these arrays, made once for each."""
+    """(arrays) → the model with its parameters in the precision of these arrays, made once for each.
+
+    Beside unknown numbers, of which a claim is proved, parameters stay as they are: they stand for any.
+    """
     state, models = model.state_dict(), dict[np.dtype, Of]()
 
     def of(*arrays: Any) -> Of:
+        if kind_of(arrays) is not None:
+            return model
         dtype = np.result_type(*(a for a in arrays if np.asarray(a).dtype.kind == "f"))
         if dtype not in models:
             models[dtype] = model.bind({name: array.astype(dtype) for name, array in state.items()})

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from refnp.claims.row import APPROXIMATE, BROKEN, EXACT, ON_SUBGROUP, UNDECIDED, Row, Trial
-from refnp.symmetry import Claim, Verdict, search
+from refnp.symmetry import Claim, Verdict, prove, search
 from refnp.symmetry.judge import discrepancy
 
 COUNT, THOROUGH_COUNT = 6, 48  # inputs for each claim
@@ -38,6 +38,8 @@ class Found:
     shifts              the size of a shift → its discrepancy, for a picture
     counterexample      the smallest one that was found, in words and as code
     remark              why it is undecided or could not be tried
+    proved              whether an exact symmetry is proved for every size and any weights, with what that `assumes`;
+                        `missing` is why it is not: a rule, or what is left of the difference
     """
 
     subject: str
@@ -58,6 +60,9 @@ class Found:
     counterexample: str = ""
     code: str = ""
     remark: str = ""
+    proved: bool = False
+    assumes: tuple[str, ...] = ()
+    missing: str = ""
 
     @property
     def name(self) -> str:
@@ -105,8 +110,10 @@ def _decided(about: Found, trial: Trial, thorough: bool) -> Found:
         del options["structures"]
     whole = search(trial.claim, trial.draw, **options)
     found = _with_numbers(about, whole)
+    if whole.holds:
+        return replace(proved(found, trial), verdict=EXACT)
     if not whole.fails:
-        return replace(found, verdict=EXACT) if whole.holds else replace(found, remark=whole.reason)
+        return replace(found, remark=whole.reason)
     pairs, subgroup = whole.counts.pairs, "nothing" if trial.parts else ""
     for name, claim in reversed(list(trial.parts.items())):
         part = search(claim, trial.draw, **{**options, "simplify": 0})
@@ -123,6 +130,14 @@ def _decided(about: Found, trial: Trial, thorough: bool) -> Found:
     rate = slope(levels)
     verdict = APPROXIMATE if rate >= FALLS else BROKEN
     return replace(found, verdict=verdict, rate=rate, levels=levels, finer=trial.refined.finer)
+
+
+def proved(found: Found, trial: Trial) -> Found:
+    """With the proof for every size, of a claim that holds where it is tried; or with what is missing."""
+    if not trial.shapes:
+        return replace(found, missing="shapes: no proof is tried")
+    proof = prove(trial.claim, trial.shapes, in_steps=True)
+    return replace(found, proved=proof.proved, assumes=proof.assumptions, missing=proof.missing)
 
 
 def _with_numbers(about: Found, verdict: Verdict) -> Found:

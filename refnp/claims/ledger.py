@@ -15,7 +15,7 @@ from pathlib import Path
 
 from refnp.claims import convolutions, html, layers, neural_processes, positions, shipped, transformers
 from refnp.claims.decision import Found, decide
-from refnp.claims.row import EXPECTATIONS, UNDECIDED, Row
+from refnp.claims.row import EXACT, EXPECTATIONS, UNDECIDED, Row
 from refnp.verify.judge import matches
 from refnp.verify.processes import in_order, jobs_for
 from refnp.verify.report import check_writable, number, write
@@ -123,7 +123,8 @@ def line(one: Found) -> str:
     """One row: the symmetry, what was found, the numbers, and the reason or what was expected instead."""
     numbers = f"{number(one.discrepancy):>8} {number(one.bound):>8} {one.pairs:6}"
     why = one.reason if one.right else f"EXPECTED {in_words(one.expected, one.expected_subgroup)}"
-    return f"{one.symmetry:34.34} {in_words(one.verdict, one.subgroup):42.42} {numbers}  {why}"
+    told = in_words(one.verdict, one.subgroup) + (", PROVED for every size" if one.proved else "")
+    return f"{one.symmetry:34.34} {told:42.42} {numbers}  {why}"
 
 
 def in_words(verdict: str, subgroup: str) -> str:
@@ -145,6 +146,8 @@ def summary(found: Sequence[Found], seconds: float) -> list[str]:
     worst = max((one.ratio for one in found if not one.counterexample and math.isfinite(one.ratio)), default=0.0)
     lines = [f"{len(found)} rows, {sum(one.pairs for one in found)} pairs, in {seconds:.1f} s"]
     lines += [f"    {verdicts[v]:5} {v}" for v in (*EXPECTATIONS, UNDECIDED) if verdicts[v]]
+    exact, proved = (sum(of(one) for one in found) for of in (lambda one: one.verdict == EXACT, lambda one: one.proved))
+    lines.append(f"{proved} of {exact} that are exact are proved for every size")
     lines.append(f"worst discrepancy over its bound where a symmetry is exact: {number(worst)}")
     return [*lines, f"{wrong} not as expected" if wrong else "all as expected"]
 
@@ -163,6 +166,9 @@ def as_json(found: Iterable[Found]) -> str:
             "bound": finite(one.bound),
             "pairs": one.pairs,
             "reason": one.reason,
+            "proved": one.proved,
+            "assumes": list(one.assumes),
+            "missing": one.missing,
         }
         for one in found
     ]

@@ -28,6 +28,7 @@ from refnp.models.neural_process import CNP, NeuralProcess
 from refnp.models.pseudo_tokens import PseudoTETNP, PseudoTNP
 from refnp.models.te_tnp import TETNP
 from refnp.models.tnp import TNPA, TNPD, TNPND
+from refnp.numbers.words import full
 from refnp.symmetry import (
     Action,
     Claim,
@@ -127,7 +128,7 @@ def drawn(rng: np.random.Generator, n: int, m: int) -> dict[str, Any]:
 def task_of(arrays: Mapping[str, Array]) -> Task:
     """The arrays as a batch of one task: the context, and after it what is hidden."""
     x, y = (np.concatenate([arrays[f"context_{a}"], arrays[f"hidden_{a}"]])[None] for a in "xy")
-    mask = np.concatenate([arrays["mask"], np.zeros(len(arrays["hidden_x"]), bool)])[None]
+    mask = np.concatenate([arrays["mask"], full(arrays["hidden_x"].shape[:1], False)])[None]
     return Task(x, y, arrays["target_x"][None], arrays["target_y"][None], mask)
 
 
@@ -193,6 +194,10 @@ SYMMETRIES = {
     "places scaled": Symmetry(Scale(EVERYWHERE, reach=16)),
 }
 SIZES = {"n": (1, 3), "m": (2,)}
+SHAPES = (
+    "context_x (n, 1), context_y (n, 1), mask boolean (n), hidden_x (h, 1), hidden_y (h, 1), target_x (m, 1), "
+    "target_y (m, 1)"
+)
 
 MEANS, ATTENDED = "a mean over the context", "attention over a set"
 ALONE, GRIDS = "each target by itself", "sums over points on a grid"
@@ -204,6 +209,7 @@ STEPS = ["TE-TNP, places move", "PseudoTE-TNP"]
 MOVES = ["TE-TNP", *STEPS]
 ATTENDS = ["CANP", "AttnCNP", "ANP", "TNP-D", "TNP-A", "TNP-ND, low rank", "TNP-ND, Cholesky"]
 ATTENDS += ["PseudoTNP, induced", "PseudoTNP, perceiver", *MOVES]
+PROVABLE = [name for name in (*POOLS, *ATTENDS) if not name.startswith("TNP")]  # with the rules that there are
 KNOWS_X = [name for name in PREDICTS if name not in (*MOVES, *CONVOLVES)]
 TARGETS_ATTEND = ["TNP-ND, low rank", "TNP-ND, Cholesky"]
 JOINT = ["TNP-A", *TARGETS_ATTEND, "ConvGNP"]
@@ -297,7 +303,8 @@ def trial(subject: str, symmetry: str) -> Trial:
         shifts = {t: (t * DENSITY,) for t in shifts}
     if subject == ON_ONE and symmetry != "places scaled":
         options["where"] = within
-    return Trial(claim(), drawn, SIZES, parts, refinement(subject, symmetry), shifts, options)
+    shapes = SHAPES if subject in PROVABLE else ""
+    return Trial(claim(), drawn, SIZES, parts, refinement(subject, symmetry), shifts, options, shapes)
 
 
 def within(**arrays: Array) -> bool:

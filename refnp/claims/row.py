@@ -45,6 +45,7 @@ class Trial:
     refined      what makes an approximate symmetry better
     shifts       elements of the group, in order, for a picture of the discrepancy against them, with their sizes
     options      what else `search` takes
+    shapes       of the arguments: with them it is proved for every size, where it holds and the rules suffice
     """
 
     claim: Claim
@@ -54,6 +55,7 @@ class Trial:
     refined: Refinement | None = None
     shifts: Mapping[float, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    shapes: str = ""
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def related(x: Array, places: Array, memory: Array, later: Array) -> Any:
 
 def decoded(x: Array, places: Array, memory: Array, later: Array) -> Any:
     """A causal decoder: what it says of the first tokens x, when others come later."""
-    return CAUSAL(x)(np.concatenate([x, later]), memory)[: len(x)]
+    return CAUSAL(x)(np.concatenate([x, later]), memory)[: x.shape[0]]
 
 
 def decoded_seeing(x: Array, places: Array, memory: Array, later: Array) -> Any:
@@ -90,9 +90,12 @@ def sequences(rng: np.random.Generator, n: int, m: int) -> dict[str, Any]:
 
 def of_sequences(f: Callable[..., Any], action: Action, out: Action | None = None) -> Callable[[], Trial]:
     """A trial of a stack."""
-    return lambda: Trial(equivariant(f, action, out or Trivial()), sequences, FEW, options=QUICK)
+    shapes = "" if action == LATER else SHAPES
+    return lambda: Trial(equivariant(f, action, out or Trivial()), sequences, FEW, options=QUICK, shapes=shapes)
 
 
+LATER = Translate("later")
+SHAPES = "x (n, 4), places whole < p (n), memory (m, 4), later (k, 4)"
 TOKENS, WITH_PLACES = Permute("x", 0), Permute(("x", "places"), 0)
 SHIFT = Translate("places", axis=None, step=1)
 A_SET, CAUSE, NO_PLACES = "attention between the tokens of a set", "a token sees those before it", "a memory is a set"
@@ -115,7 +118,7 @@ STACKS = tuple(
          "differences of places alone"),
         ("decoder", decoded, "memory permuted", Permute("memory", 0), None, EXACT, NO_PLACES),
         ("decoder", decoded, "tokens permuted", TOKENS, ORDER, BROKEN, CAUSE),
-        ("decoder", decoded, "later tokens changed", Translate("later"), None, EXACT, "the mask hides later tokens"),
+        ("decoder", decoded, "later tokens changed", LATER, None, EXACT, "the mask hides later tokens"),
         ("decoder, causal=False", decoded_seeing, "memory permuted", Permute("memory", 0), None, EXACT, NO_PLACES),
         ("decoder, causal=False", decoded_seeing, "tokens permuted", TOKENS, ORDER, EXACT, A_SET),
     )

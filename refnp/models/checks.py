@@ -1,33 +1,40 @@
 """What is checked before a neural process computes anything, and what is hidden set apart."""
 
+from typing import Any
+
 import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.numbers.duals import as_array
+from refnp.numbers.kinds import is_kind
+from refnp.numbers.words import full
 
 DEVIATIONS = ("softplus", "exp", "softplus_variance")
 
 
 def present(mask: np.ndarray, x: Array | Tensor) -> Array | Tensor:
     """x (B, N, D) with 0 wherever the mask (B, N) is False: what is hidden, NaN included, reaches no arithmetic."""
-    return x if mask.all() else ag.where(mask[..., None], x, 0.0)
+    return x if not is_kind(mask) and mask.all() else ag.where(mask[..., None], x, 0.0)
 
 
 def check_presence(name: str, argument: str, mask: ArrayLike | None, shape: tuple[int, ...]) -> np.ndarray:
     """The mask (B, N), all True for None; TypeError unless boolean, ValueError unless of just that shape."""
     if mask is None:
-        return np.ones(shape, bool)
-    mask = np.asarray(mask)
-    if mask.dtype != bool:
-        raise TypeError(f"{name}: {argument} is {mask.dtype}; pass booleans, True = present")
-    if mask.shape != shape:
-        raise ValueError(f"{name}: {argument} has shape {mask.shape}; it must be {shape}, one for each point")
-    return mask
+        return full(shape, True)
+    given: Any = as_array(mask)
+    if given.dtype != bool:
+        raise TypeError(f"{name}: {argument} is {given.dtype}; pass booleans, True = present")
+    if given.shape != shape:
+        raise ValueError(f"{name}: {argument} has shape {given.shape}; it must be {shape}, one for each point")
+    return given
 
 
 def check_finite(name: str, argument: str, x: Array | Tensor) -> None:
-    """ValueError that says where x holds NaN or infinity."""
+    """ValueError that says where x holds NaN or infinity, as unknown numbers are taken not to."""
+    if is_kind(raw(x)):
+        return
     wrong = ~np.isfinite(raw(x))
     if wrong.any():
         place = tuple(int(i) for i in np.argwhere(wrong)[0])

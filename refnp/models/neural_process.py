@@ -44,6 +44,7 @@ from refnp.models.checks import (
     check_presence,
     present,
 )
+from refnp.numbers.kinds import is_kind
 
 if TYPE_CHECKING:
     from refnp.tasks import Task
@@ -301,13 +302,13 @@ def mean_of_present(x: Array | Tensor, mask: np.ndarray, *, pooling: str = "mean
     """The mean, or the "sum", of the points x (B, M, D) present under the mask (B, M) → (B, D); 0 if none is."""
     weights = mask.astype(raw(x).real.dtype)  # (B, M)
     if pooling == "mean":
-        weights /= np.maximum(mask.sum(-1, keepdims=True), 1).astype(weights.dtype)
+        weights = weights / np.maximum(mask.sum(-1, keepdims=True), 1).astype(weights.dtype)
     return ag.matmul(weights[:, None, :], x)[:, 0]  # (B, D)
 
 
 def for_every_query(mask: np.ndarray) -> np.ndarray | None:
     """Which points are present (B, M), as a mask for attention: (B, 1, M), or None if all are."""
-    return None if mask.all() else mask[:, None, :]
+    return None if not is_kind(mask) and mask.all() else mask[:, None, :]
 
 
 def at_every(target_x: Array | Tensor, r: Array | Tensor) -> Array | Tensor:

@@ -1,8 +1,9 @@
 """A function computed twice in lockstep, on its input and on the moved input, so that depth costs nothing.
 
 Every operation is computed on both. Where its two results are proved to be the same, or one to be the other with axes
-in another order, an array of new unknown numbers takes its place in both: what is proved of any numbers holds for
-these. So the expressions stay as small as those of one operation, and a model of any depth is proved step by step.
+moved as the group moves them, an array of new unknown numbers takes its place in both: what is proved of any numbers
+holds for these. So the expressions stay as small as those of one operation, and a model of any depth is proved step by
+step.
 """
 
 import itertools
@@ -13,30 +14,39 @@ from typing import Any
 
 import numpy as np
 
-from refnp.numbers.indexed.arrays import Condition, Indexed, mask, symbol
-from refnp.numbers.indexed.expressions import assume
-from refnp.numbers.indexed.proving import permuted, same
+from refnp.numbers.indexed.arrays import Condition, Indexed, Places, symbol
+from refnp.numbers.indexed.expressions import NoRule, assume
+from refnp.numbers.indexed.proving import same
+from refnp.numbers.indexed.sizes import pieces
 from refnp.numbers.kinds import Kind
 
-NAME = "π"  # of the bijection
+Mover = Callable[[Indexed, int], Indexed]  # what the element of the group does along an axis that it moves
 _count = itertools.count()
 
 
 class Both(Kind):
-    """What is computed from the input, `plain`, and from the moved input, `moved`; `axis` is the size that moves."""
+    """What is computed from the input, `plain`, and from the moved input, `moved`.
 
-    __slots__ = ("axis", "moved", "plain")
+    `way` is the size of the axes that move, and how one of them is moved; "" where none are.
+    """
+
+    __slots__ = ("moved", "plain", "way")
     of_others = True
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, plain: Any, moved: Any, axis: str):
-        self.plain, self.moved, self.axis = plain, moved, axis
+    def __init__(self, plain: Any, moved: Any, way: tuple[str, Mover]):
+        self.plain, self.moved, self.way = plain, moved, way
+
+    @property
+    def dtype(self) -> Any:  # type: ignore[override]
+        """As its arrays have it."""
+        return self.plain.dtype
 
     def _own(self, function: Any) -> Callable:
         return lambda *arguments, **options: step(function, arguments, options)
 
     def __getattr__(self, name: str) -> Any:
-        """An attribute: of arrays both have theirs, of a method it is a step."""
+        """An attribute: of arrays both have theirs, of a method it is a step; in numbers, as of a shape, they agree."""
         found = getattr(self.plain, name)
         if isinstance(found, Kind):
             return step(lambda x: getattr(x, name), (self,), {})
@@ -44,10 +54,15 @@ class Both(Kind):
             return lambda *arguments, **options: step(
                 lambda x, *rest, **more: getattr(x, name)(*rest, **more), (self, *arguments), options
             )
+        if repr(found) != repr(getattr(self.moved, name)):
+            raise NoRule(f"{name} is {found} for the input and another for the moved input")
         return found
 
     def __getitem__(self, key: Any) -> Any:
         return step(operator.getitem, (self, key), {})
+
+    def __iter__(self) -> Any:
+        return (self[k] for k in range(len(self)))
 
     def __len__(self) -> int:
         return len(self.plain)
@@ -69,7 +84,7 @@ def step(function: Callable, arguments: tuple, options: dict[str, Any]) -> Any:
         function(*_side(arguments, side), **dict(zip(options, _side(tuple(options.values()), side), strict=True)))
         for side in ("plain", "moved")
     )
-    return settled(one, other, pairs[0].axis)
+    return settled(one, other, pairs[0].way)
 
 
 def _pairs(values: Any) -> Any:
@@ -88,33 +103,31 @@ def _side(value: Any, side: str) -> Any:
     return value
 
 
-def settled(one: Any, other: Any, axis: str) -> Any:
+def settled(one: Any, other: Any, way: tuple[str, Mover]) -> Any:
     """Two results: new unknown numbers in their place, where it is proved how one follows from the other."""
-    if isinstance(one, tuple):
-        return tuple(settled(a, b, axis) for a, b in zip(one, other, strict=True))
+    if isinstance(one, (tuple, list)):
+        return type(one)(settled(a, b, way) for a, b in zip(one, other, strict=True))
     if not isinstance(one, Kind):
         if not np.array_equal(one, other):
             raise TypeError("something is one for the input and another for the moved input")
         return one
-    if not isinstance(one, Indexed):
-        return Both(one, other, axis)
-    if one.seen is not None:
-        return Both(one, other, axis)
-    moving = [k for k, size in enumerate(one.shape) if repr(size) == axis]
+    if not isinstance(one, Indexed) or isinstance(one, (Condition, Places)) or one.seen is not None:
+        return Both(one, other, way)
+    size, mover = way
+    moving = [k for k, n in enumerate(one.shape) if size in map(repr, pieces(n))]
     for axes in itertools.chain.from_iterable(itertools.combinations(moving, n) for n in range(len(moving), -1, -1)):
-        proof = same(lambda axes=axes: _moved(one, axes), lambda: other)  # type: ignore[misc]
+        proof = same(lambda axes=axes: _moved(one, axes, mover), lambda: other)  # type: ignore[misc]
         if proof:
             for assumption in proof.assumptions:
                 assume("in a step", re.sub(r"\bh\d+", "h", assumption))  # h for any number on the way
-            made = mask if isinstance(one, Condition) else symbol
-            new = made(f"h{next(_count)}", *one.shape)
-            return Both(new, _moved(new, axes), axis)
-    return Both(one, other, axis)
+            new = symbol(f"h{next(_count)}", *one.shape)
+            return Both(new, _moved(new, axes, mover), way)
+    return Both(one, other, way)
 
 
-def _moved(x: Indexed, axes: Any) -> Any:
+def _moved(x: Indexed, axes: Any, mover: Mover) -> Any:
     for axis in axes:
-        x = permuted(x, axis, NAME)
+        x = mover(x, axis)
     return x
 
 

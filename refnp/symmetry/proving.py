@@ -22,8 +22,9 @@ from typing import Any
 from refnp.autograd.notation import ARGUMENT, SHAPE, Argument
 from refnp.numbers.indexed.arrays import LETTERED, Indexed, Places, any_numbers, mask, symbol
 from refnp.numbers.indexed.expressions import NoRule, assuming, atom
+from refnp.numbers.indexed.indices import moved as turned
 from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, permuted, same, sentences
-from refnp.numbers.indexed.sizes import Size, product_of, sum_of
+from refnp.numbers.indexed.sizes import Size, pieces, product_of, sum_of
 from refnp.symmetry.actions import Action, NamedAction, Product, Trivial
 from refnp.symmetry.claim import Claim
 from refnp.symmetry.geometry import Negate, Scale, Translate
@@ -35,6 +36,8 @@ from refnp.symmetry.shifts import Roll
 GIVEN = re.compile(rf"([\w.]+) ({SHAPE})")
 HAS_LENGTH = re.compile(r"[(,·+] *([4-9]|\d\d+)\b")  # a number that is tried as a letter
 NUMBERS = ("", "positive", "real", "floating")  # what may be written in front of a shape
+OF_A_STEP = 3_000  # products formed for one
+DONE = re.compile("terms are left|more than")  # of what is missing where numbers in place of letters would not help
 Arrays = Mapping[str, Any]
 
 
@@ -82,16 +85,17 @@ def prove(claim: Claim, shapes: str, *, in_steps: bool = False, **options: Any) 
     and copies that are alike can be proved; rotations, prefixes and windows have no rule yet.
     Raises ValueError for shapes that cannot be read, or an action on an array that is not there.
     """
-    return tried(shapes, lambda known: proof_of(claim, shapes, known, options, in_steps=in_steps))
+    of = lambda known: proof_of(claim, shapes, known, options, in_steps=in_steps)
+    return tried(shapes, of, any_weights=in_steps)
 
 
-def tried(shapes: str, of: Callable[[dict[str, Indexed]], Proof]) -> Proof:
+def tried(shapes: str, of: Callable[[dict[str, Indexed]], Proof], *, any_weights: bool = False) -> Proof:
     """The proof for any lengths and any fixed numbers; for those that are written where a rule lacks for these."""
-    if not HAS_LENGTH.search(shapes):
+    if not any_weights and not HAS_LENGTH.search(shapes):
         return of(unknown_arrays(shapes))
     with any_numbers():
         of_any = of(unknown_arrays(shapes, least=LETTERED))
-    return of_any if of_any or "terms are left" in of_any.missing else of(unknown_arrays(shapes))
+    return of_any if of_any or DONE.search(of_any.missing) else of(unknown_arrays(shapes))
 
 
 def proof_of(claim: Claim, shapes: str, known: Arrays, options: Mapping[str, Any], *, in_steps: bool) -> Proof:
@@ -116,14 +120,32 @@ def proof_of(claim: Claim, shapes: str, known: Arrays, options: Mapping[str, Any
 
 
 def in_lockstep(claim: Claim, shapes: str, known: Arrays, elsewhere: Arrays, given: Arrays) -> Proof:
-    """The proof of a claim about permutations by steps, each of which is proved."""
-    action, start = claim.action, time.perf_counter()
-    if not isinstance(action, Permute) or not isinstance(claim.action_out, (Permute, Trivial)):
+    """The proof of a claim by steps, each of which is proved.
+
+    All arrays are computed twice, those that nothing moves as well, so that these become letters, too.
+    """
+    action: Any = claim.action
+    start = time.perf_counter()
+    if type(action) not in (Permute, Flip, Roll, Translate, Trivial):
         return Proof(str(claim), shapes, False, (), f"in steps: no rule for {action}", 0.0)
     moved = [name for name in known if elsewhere[name] is not known[name]]
-    size = repr(known[moved[0]].shape[_axes(action, moved[0])[0]])
-    both = {name: Both(x, elsewhere[name], size) if name in moved else x for name, x in known.items()}
+    axes = () if isinstance(claim.action, (Translate, Trivial)) else _axes(action, moved[0])
+    size = repr(known[moved[0]].shape[axes[0]]) if axes else ""
+
+    def along(x: Any, k: int) -> Any:
+        """What the element does along one axis, or within the piece of it that moves."""
+        if len(pieces(x.shape[k])) == 1:
+            return _reordered(replace(action, on="x", axis=k), "x", x, "π", "")
+        if not isinstance(action, Permute):
+            raise NoRule(f"{action}: of a piece of an axis")
+        return x.moved(x.shape, lambda i: (*i[:k], within(i[k], x.shape[k]), *i[k + 1 :]))
+
+    def within(i: Any, n: Any) -> Any:
+        return (*i[:2], turned("π", "π", i[2])) if repr(pieces(n)[i[1]]) == size else i
+
+    both = {name: Both(x, elsewhere[name], (size, along)) for name, x in known.items()}
     with assuming() as steps:
+        steps.most = OF_A_STEP
         try:
             found = leaves(claim.f(**both, **given), claim.read)
         except LACKING as lacking:

@@ -23,6 +23,8 @@ from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import check_generator
 from refnp.numbers.arrays import floating
+from refnp.numbers.duals import as_array
+from refnp.numbers.kinds import is_kind
 
 SETS = ("context", "target")
 
@@ -56,7 +58,7 @@ class Task:
         for kind in SETS:
             x, y, mask = (getattr(self, f"{kind}_{part}") for part in ("x", "y", "mask"))
             if mask is not None:
-                mask = np.asarray(mask)
+                mask = as_array(mask)
                 object.__setattr__(self, f"{kind}_mask", mask)
             _check_set(kind, x, y, mask)
 
@@ -224,6 +226,8 @@ def _check_set(kind: str, x: Array | Tensor, y: Array | Tensor, mask: Array | No
         raise ValueError(f"Task: {kind}_mask has shape {mask.shape}; {kind}_x asks for {x.shape[:2]}")
     for axis, array in (("x", x), ("y", y)):
         values = raw(array)
+        if is_kind(values):  # unknown numbers are taken to be finite
+            continue
         wrong = _present(x, mask)[..., None] & ~np.isfinite(values)
         if wrong.any():
             place = tuple(int(i) for i in np.argwhere(wrong)[0])

@@ -11,6 +11,7 @@ from refnp.claims import APPROXIMATE, BROKEN, EXACT, ON_SUBGROUP, UNDECIDED, Row
 from refnp.symmetry import Permute, equivariant, invariant
 
 FIELDS = ["subject", "symmetry", "expected", "verdict", "subgroup", "discrepancy", "bound", "pairs", "reason"]
+FIELDS += ["proved", "assumes", "missing"]
 
 
 def planted(monkeypatch, *own):
@@ -129,3 +130,16 @@ def test_patterns_and_files_that_are_wrong(tmp_path, capsys):
 def test_names_are_unique():
     names = [row.name for _, row in rows()]
     assert len(names) == len(set(names))
+
+
+def test_what_holds_is_proved_for_every_size_where_the_rules_suffice():
+    found = decide(one("CNP: context permuted"))
+    assert found.right
+    assert found.proved, found.missing
+    assert "PROVED for every size" in ledger.line(found)
+    broken = decide(one("encoder, relative positions: tokens permuted"))
+    assert broken.right
+    assert not broken.proved
+    without = decide(one("TNP-D: context permuted"))
+    assert without.right
+    assert without.missing

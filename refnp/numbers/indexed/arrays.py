@@ -110,6 +110,9 @@ class Indexed(Kind):
         """Nothing changes an array."""
         return self
 
+    def __iter__(self) -> Iterator["Indexed"]:
+        return (self[k] for k in range(len(self)))
+
     def __len__(self) -> int:
         if not isinstance(self.shape[0], int):
             raise NoRule(f"len of an array of {self.shape[0]} rows; take its shape")

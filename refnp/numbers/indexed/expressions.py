@@ -27,9 +27,9 @@ class NoRule(TypeError):
 
 
 class Assumptions(dict):
-    """{(what is assumed of it, the expression): None}, and how many products were formed."""
+    """{(what is assumed of it, the expression): None}, and how many products were formed, of `most`."""
 
-    products = 0
+    products, most = 0, MOST
 
 
 _assumed = contextvars.ContextVar[Assumptions | None]("assumed", default=None)
@@ -38,7 +38,8 @@ _assumed = contextvars.ContextVar[Assumptions | None]("assumed", default=None)
 @contextlib.contextmanager
 def assuming() -> Iterator[Assumptions]:
     """Within this block what rules assume is noted: that an expression is not 0, or that it is positive."""
-    found = Assumptions()
+    found, outer = Assumptions(), _assumed.get()
+    found.most = MOST if outer is None else outer.most
     token = _assumed.set(found)
     try:
         yield found
@@ -122,8 +123,8 @@ def product(t: tuple[Bound, Factors], c: Fraction, u: tuple[Bound, Factors], k: 
     noted = _assumed.get()
     if noted is not None:
         noted.products += 1
-        if noted.products > MOST:
-            raise NoRule(f"more than {MOST} products")
+        if noted.products > noted.most:
+            raise NoRule(f"more than {noted.most} products")
     (b, f), (d, g) = t, u
     new = {letter: fresh() for letter, _ in d if letter in dict(b)}
     if new:

@@ -197,14 +197,16 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> Indexed:
     starts = list(itertools.accumulate((len(pieces(x.shape[k])) for x in every), initial=0))
 
     def at(i: tuple) -> Expression:
-        if isinstance(shape[k], int):
-            raise NoRule("concatenate of axes that have no letter")
+        if isinstance(i[k], int):  # along an axis whose length is a number
+            before = list(itertools.accumulate((x.shape[k] for x in every), initial=0))
+            n = max(m for m, first in enumerate(before[:-1]) if first <= i[k])
+            return every[n].at((*i[:k], i[k] - before[n], *i[k + 1 :]))
         n = max(m for m, start in enumerate(starts) if start <= i[k][1])
         inside = i[k][2] if len(pieces(every[n].shape[k])) == 1 else ("part", i[k][1] - starts[n], i[k][2])
         return every[n].at((*i[:k], inside, *i[k + 1 :]))
 
     if all(x.seen is None for x in every):
-        return Indexed(shape, at)
+        return (Condition if all(isinstance(x, Condition) for x in every) else Indexed)(shape, at)
     seen = concatenate([one_of(x.shape) if x.seen is None else x.seen for x in every], k)
     return Indexed(shape, at, condition(seen))
 
@@ -252,7 +254,12 @@ def roll(x: Indexed, shift: int, axis: Any = None) -> Indexed:
 
 
 def split(x: Indexed, ends: Any, axis: int = 0) -> list[Indexed]:
-    """Its parts up to each of these places, and the rest."""
+    """Its parts up to each of these places, and the rest; or that many of the same length."""
+    if isinstance(ends, int):
+        part = x.shape[axis] // ends
+        if isinstance(part, int) and part * ends != x.shape[axis]:
+            raise NoRule(f"split of {x.shape[axis]} in {ends}")
+        ends = [part * k for k in range(1, ends)]
     before = (slice(None),) * (axis % x.ndim)
     return [x[(*before, slice(*cut))] for cut in itertools.pairwise([None, *ends, None])]
 
