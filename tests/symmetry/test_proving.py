@@ -1,10 +1,12 @@
 """Claims proved for every size: true ones are, false ones are not, and what has no rule is said."""
 
+import functools
+
 import numpy as np
 import pytest
 
 from refnp.layers import attention as attend
-from refnp.layers import layer_norm, log_softmax, relu, softmax
+from refnp.layers import layer_norm, log_softmax, relu, set_convolution, softmax
 from refnp.symmetry import (
     Flip,
     Inverse,
@@ -225,3 +227,20 @@ def test_what_is_false_of_an_encoder_is_not_proved_in_steps():
     assert not prove(invariant(encoder, Permute("x", -2)), ENCODER, in_steps=True, depth=1)
     assert not prove(equivariant(summed, Permute("x", -2), Permute(axis=-1)), ENCODER, in_steps=True, depth=1)
     assert "no rule for" in prove(invariant(encoder, Negate("x")), ENCODER, in_steps=True).missing
+
+
+def test_attention_by_squared_distances_is_the_normalised_set_convolution():
+    """Scores −|x − x′|²/2ℓ²: the unification of both, of two pages; with another factor it is another function."""
+
+    def smoothed(x, context_x, y, length_scale):
+        z, _ = set_convolution.page(x, context_x, y, length_scale)
+        return z[..., 1:] / z[..., :1]
+
+    def attending(x, context_x, y, length_scale, factor=2):
+        distances = ((x[:, :, None] - context_x[:, None]) ** 2).sum(-1)
+        return attend.page(0 * x, 0 * context_x, y, -distances / (factor * length_scale**2))[0]
+
+    shapes = "x (b, n, 2), context_x (b, m, 2), y (b, m, e)"
+    assert prove_equal(attending, smoothed, shapes, length_scale="length_scale")
+    wrong = functools.partial(attending, factor=1)
+    assert not prove_equal(wrong, smoothed, shapes, length_scale="length_scale")
