@@ -181,3 +181,10 @@ def test_arguments_may_be_bounded():
         return (((y - mean) / std) ** 2 / 2 + np.log(std) + std.dtype.type(np.log(2 * np.pi) / 2)).mean()
 
     assert refnp.judge("gaussian_nll", gaussian_nll).causes[0].says == "as if std were at least 0.1"
+
+
+def test_a_curve_leaves_the_right_one_only_where_it_does():
+    """The smallest case is a made one: what is kept of it is not the bound of the places where the curve is asked."""
+    elu = lambda x, alpha=1.0: np.where(x > 0, x * 1.1, alpha * np.expm1(x)).astype(x.dtype)
+    (cause,) = refnp.judge("elu", elu, dtypes="float64").causes
+    assert "the curve leaves the right one from x = 0.125 to 12;" in cause.seen

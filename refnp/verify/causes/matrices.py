@@ -130,7 +130,7 @@ def and_more(found: Sequence) -> str:
 
 def with_arrays(problem: Problem, arrays: dict[str, np.ndarray], gradients: tuple[str, ...] = ()) -> Problem:
     """The problem of other arguments, of which the output alone is asked, unless gradients are."""
-    case = replace(problem.case, gradients=gradients, inputs=arrays)
+    case = replace(problem.case, gradients=gradients, inputs=arrays, made=False)  # its bounds are not those kept
     return Problem(case, problem.dtype, arrays, problem.rng)
 
 
