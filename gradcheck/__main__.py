@@ -10,9 +10,9 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from gradcheck.named import compare_named
@@ -53,10 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.shapes is not None:
         parser.error("--shapes belong to a function, MODULE:NAME")
     try:
-        prepare(options.only or "")
+        chosen = chosen_of(options.only or "")
     except ImportError as missing:
         parser.error(f"refnp cannot be imported ({missing}); this table is of refnp, gradcheck.check needs no refnp")
-    chosen = [operation for operation, _ in _chosen]
     if not chosen:
         parser.error(f"--only: no operation is called {options.only!r}")
 
@@ -65,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{without} operations are left out: their elements are counted one by one, for which mpmath is missing")
     print(heading(width))
     rows = []
-    for row in rows_of_all(options):
+    for row in rows_of_all(chosen, options):
         rows.append(row)
         print(line(row, width), flush=True)
     print(f"{summary(rows)}; {time.perf_counter() - start:.1f} s")
@@ -94,41 +93,42 @@ def vjp_of_refnp() -> Callable:
     return vjp
 
 
-_chosen: list[tuple[Operation, Callable]] = []  # with refnp's vjp; of this process, or of one that shares its work
-
-
-def prepare(pattern: str) -> None:
-    """Choose the operations of refnp whose name contains the pattern, or matches it."""
-    from refnp.autograd import vjp
+def chosen_of(pattern: str) -> list[Operation]:
+    """The operations of refnp whose name contains the pattern, or matches it; ImportError without refnp."""
+    vjp_of_refnp()
     from refnp.verify.layers import gradient_inputs
 
-    _chosen[:] = [(o, vjp) for o in gradient_inputs() if pattern in o.name or fnmatchcase(o.name, pattern)]
+    return [o for o in gradient_inputs() if pattern in o.name or fnmatchcase(o.name, pattern)]
 
 
-def rows_of(number: int, digits: float) -> list[Row]:
+def rows_of(operation: Operation, digits: float) -> list[Row]:
     """The rows of one of these operations."""
-    operation, vjp = _chosen[number]
-    return list(table([operation], vjp=vjp, digits=digits))
+    return list(table([operation], vjp=vjp_of_refnp(), digits=digits))
 
 
-def rows_of_all(options: argparse.Namespace) -> Iterator[Row]:
+def rows_there(pattern: str, digits: float, number: int) -> list[Row]:
+    """The same by number, in a process that shares the work."""
+    return rows_of(_chosen_there(pattern)[number], digits)
+
+
+_chosen_there = cache(chosen_of)
+
+
+def rows_of_all(chosen: Sequence[Operation], options: argparse.Namespace) -> Iterator[Row]:
     """The rows of all of them in their order, computed here or by several processes."""
     from gradcheck import __main__ as importable  # by other processes; this module may be called "__main__"
-    from refnp.verify.processes import in_order, jobs_for
+    from refnp.pieces import in_order, workers_for
 
-    numbers, here = range(len(_chosen)), partial(rows_of, digits=options.digits)
-    found: Iterable[list[Row]] = map(here, numbers)
-    if (jobs := jobs_for(len(_chosen), options.jobs)) > 1:
-        start = partial(importable.prepare, options.only or "")
-        there = partial(importable.rows_of, digits=options.digits)
-        found = in_order(there, numbers, jobs, start=start, here=here, lost=died)
-    for rows in found:
-        yield from rows
+    workers, name = workers_for(len(chosen), options.jobs), lambda n: chosen[n].name
+    there = partial(importable.rows_there, options.only or "", options.digits)
+    rows = there if workers.processes > 1 else lambda n: rows_of(chosen[n], options.digits)
+    for found in in_order(rows, range(len(chosen)), workers, named=name, lost=lambda n: died(name(n))):
+        yield from found
 
 
-def died(number: int) -> list[Row]:
+def died(name: str) -> list[Row]:
     """The row of an operation that ended its process."""
-    return [Row(_chosen[number][0].name, "float64", 1, "none", 0, 0.0, False, "its process died")]
+    return [Row(name, "float64", 1, "none", 0, 0.0, False, "its process died")]
 
 
 def write_json(file: Path, rows: Sequence[Row]) -> None:

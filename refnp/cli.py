@@ -59,7 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our lines has gone, and so it was not finished
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return WRONG
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        for note in getattr(stop, "__notes__", ()):
+            print(f"refnp {options.command}: {note}", file=sys.stderr)
         return STOPPED
     except FloatingPointError as wrong:
         print(f"refnp {options.command}: {plain(wrong)}", *getattr(wrong, "__notes__", ()), sep="\n", file=sys.stderr)
@@ -131,7 +133,7 @@ def prove(options: argparse.Namespace) -> int:
         from refnp.formulas import cost
 
         return cost.command(options.page)
-    return proofs.prove(options.page, assumptions=options.assumptions)
+    return proofs.prove(options.page, assumptions=options.assumptions, jobs=options.jobs, cluster=options.cluster)
 
 
 def derive(options: argparse.Namespace) -> int:
@@ -356,6 +358,7 @@ examples:
   refnp judge --list attention
   refnp judge mypackage.layers:attention --as attention --gradients
   refnp judge layers.py:norm --as layer_norm --arguments gain=scale,shift=offset --options eps=1e-6
+  refnp judge layers.py:gelu --as gelu --every bfloat16
   refnp judge --run './layers {in} {out}' --as softmax --format raw
   refnp judge cases/answers"""
 
@@ -401,6 +404,10 @@ def sources() -> str:
 SOURCE = option(
     "source", "CHECKPOINT", "a checkpoint of refnp train, or the name of weights that come with refnp, such as convcnp"
 )
+SHARED = (
+    option("--jobs", "N", "processes that share the work (default: one for each core, up to 4)", type=count),
+    option("--cluster", "WHERE", "a Dask cluster that shares the work, tcp://host:8786, or local:N to start one here"),
+)
 OTHER_TASK = option("--task", "TASK", "another task than it was trained on")
 
 COMMANDS = {
@@ -430,7 +437,7 @@ are judged (see --live).""",
                 "recorded (default: PyTorch; JAX takes a minute to compile)",
                 default="PyTorch",
             ),
-            option("--jobs", "N", "processes that share the work (default: one for each core, up to 4)", type=count),
+            *SHARED,
             option(
                 "--reproduce",
                 ("CASE", "FRAMEWORK"),
@@ -514,11 +521,25 @@ derived from rounding. What deviates is grouped by its cause. The framework (Num
             option("--dtypes", "NAMES", "float32, float64 (default: both)"),
             option("--precision", "NAME", "where it rounds, such as bfloat16, in place of --dtypes"),
             option("--formats", "NAMES", "of single arguments, where they are others: gain=float32"),
+            option(
+                "--every",
+                "FORMAT",
+                "in place of the cases all numbers of a format, for a function of single numbers: bfloat16, float16, "
+                "float8_e4m3fn, float8_e5m2, or float32, which takes minutes",
+            ),
+            option("--results", "FILE", "keeps what came of each part of float32; the same command goes on from there"),
+            option("--cluster", "WHERE", "a Dask cluster that shares the parts of float32"),
             option("--cases", "DIR", "the exported folder that the answers are to (default: the folder above them)"),
             option("--run", "COMMAND", "judge a program, 'PROGRAM {in} {out}', run on each case", dest="run_program"),
             option("--format", "FORMAT", "of its cases: npz (default), safetensors, json, raw", default="npz"),
             option("--limit", "SECONDS", "that a program may take for a case (default: 10)", type=float, default=10.0),
-            option("--jobs", "N", "how many programs run at a time (default: 1)", type=count, default=1),
+            option(
+                "--jobs",
+                "N",
+                "how many programs, or processes for float32, run at a time (default: 1)",
+                type=count,
+                default=1,
+            ),
             option(
                 "--seconds",
                 "SECONDS",
@@ -548,7 +569,7 @@ just that.""",
                 "only what contains PATTERN in family/subject: symmetry, such as attention, 'targets permuted', "
                 "vision; or matches it, where it has wildcards (*, ?)",
             ),
-            option("--jobs", "N", "processes that share the work (default: one for each core, up to 4)", type=count),
+            *SHARED,
             option(
                 "--thorough",
                 None,
@@ -583,6 +604,7 @@ chance of 1e-20.""",
                 "prove nothing: multiplications, exponentials … and numbers kept, as polynomials in the sizes",
                 action="store_true",
             ),
+            *SHARED,
         ],
         lambda: (
             """\

@@ -16,8 +16,8 @@ from pathlib import Path
 from refnp.claims import convolutions, html, layers, neural_processes, positions, shipped, transformers
 from refnp.claims.decision import Found, decide
 from refnp.claims.row import EXACT, EXPECTATIONS, UNDECIDED, Row
+from refnp.pieces import HERE, Workers, in_order, workers_for
 from refnp.verify.judge import matches
-from refnp.verify.processes import in_order, jobs_for
 from refnp.verify.report import check_writable, number, write
 from refnp.version import __version__
 
@@ -55,8 +55,9 @@ def claims(options: argparse.Namespace) -> int:
     work = rows(options.only)
     if not work:
         raise ValueError(f"--only: no row is called {options.only!r}; try attention, permuted or convolutions/*roll")
+    workers = workers_for(len(work), options.jobs, options.cluster)
     print(f"refnp {__version__} claims: {len(work)} rows", flush=True)
-    found = list(shown(work, decided(work, options.only, options.thorough, options.jobs)))
+    found = list(shown(work, decided(work, options.only, options.thorough, workers)))
     if options.json is not None:
         write(Path(options.json), as_json(found))
     for one in found:
@@ -72,31 +73,17 @@ def claims(options: argparse.Namespace) -> int:
 
 
 def decided(
-    work: Sequence[tuple[str, Row]], only: str | None = None, thorough: bool = False, jobs: int | None = 1
+    work: Sequence[tuple[str, Row]], only: str | None = None, thorough: bool = False, workers: Workers = HERE
 ) -> Iterator[Found]:
-    """What is found of each row, in their order, by `jobs` processes."""
-    jobs = jobs_for(len(work), jobs)
-    here = lambda n: decide(work[n][1], thorough=thorough)
-    if jobs == 1:
-        yield from map(here, range(len(work)))
-        return
-    start = functools.partial(prepare, only, thorough)
-    yield from in_order(decided_row, range(len(work)), jobs, start=start, here=here, lost=lambda n: lost(work[n][1]))
+    """What is found of each row, in their order, here or by several workers."""
+    own = functools.partial(decided_row, only, thorough)
+    named, given_up = (lambda n: work[n][1].name), (lambda n: lost(work[n][1]))
+    return in_order(own, range(len(work)), workers, named=named, lost=given_up)
 
 
-_prepared: list[Row] = []  # of a process that shares the work
-_thorough: list[bool] = [False]
-
-
-def prepare(only: str | None, thorough: bool) -> None:
-    """Begin in a process that shares the work: make the same list of it."""
-    _prepared[:] = [row for _, row in rows(only)]
-    _thorough[0] = thorough
-
-
-def decided_row(n: int) -> Found:
-    """What is found of one row of that list."""
-    return decide(_prepared[n], thorough=_thorough[0])
+def decided_row(only: str | None, thorough: bool, n: int) -> Found:
+    """What is found of one row of those that are asked for."""
+    return decide(rows(only)[n][1], thorough=thorough)
 
 
 def lost(row: Row) -> Found:

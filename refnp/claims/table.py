@@ -16,6 +16,7 @@ from refnp.claims.decision import Found
 from refnp.claims.ledger import decided, in_words, rows
 from refnp.claims.row import APPROXIMATE, BROKEN, EXACT, EXPECTATIONS, ON_SUBGROUP
 from refnp.layers.positions.images import METHODS
+from refnp.pieces import workers_for
 from refnp.verify.record import write_whole
 from refnp.verify.report import number
 
@@ -205,7 +206,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: one for each core, up to 4)")
     options = parser.parse_args(argv)
     work = rows()
-    found = list(decided(work, jobs=options.jobs))
+    found = list(decided(work, workers=workers_for(len(work), options.jobs)))
     wrong = [one.name for one in found if not one.right]
     print(*(f"not as expected: {name}" for name in wrong), sep="\n", end="\n" if wrong else "")
     texts = {PAGE: ledger([(family, one) for (family, _), one in zip(work, found, strict=True)])}

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from refnp.numbers.rounding import judging_precision
+from refnp.pieces import HERE, Workers, in_order, workers_for
 from refnp.verify import reproduce
 from refnp.verify.frameworks import PACKAGES
 from refnp.verify.html import page
@@ -24,7 +25,6 @@ from refnp.verify.judge import (
     failed,
     frameworks,
 )
-from refnp.verify.processes import in_order, jobs_for
 from refnp.verify.report import as_json, by_layer, check_writable, deviations, known_defects, line, summary, write
 from refnp.version import __version__
 
@@ -51,8 +51,8 @@ def verify(options: argparse.Namespace) -> int:
         print(f"refnp verify: error: {wrong}", file=sys.stderr)
         return 2
     print("other frameworks: " + (", ".join(f"{f.name} {f.version}" for f in others) or "none"), flush=True)
-    jobs = jobs_for(len(work), options.jobs)
-    rows = list(shown(done(work, jobs, live, options.only), len(work)))
+    workers = workers_for(len(work), options.jobs, options.cluster)
+    rows = list(shown(done(work, workers, live, options.only), len(work)))
     if on_terminal():
         show_table(rows)
     if options.json is not None:
@@ -86,35 +86,28 @@ def on_terminal() -> bool:
     return sys.stdout.isatty() and importlib.util.find_spec("rich") is not None
 
 
-def done(work: list[Check], jobs: int, live: tuple[str, ...], only: str | None) -> Iterator[Judged]:
-    """Each check with its rows, in the order of the work, computed here or by `jobs` processes."""
-    if jobs == 1:
-        yield from ((check, check.run()) for check in work)
-        return
-    start = functools.partial(prepare, live, only)
-    found = in_order(
-        rows_of, range(len(work)), jobs, start=start, here=lambda n: work[n].run(), lost=lambda n: died(work[n])
-    )
-    yield from zip(work, found, strict=True)
+def done(work: list[Check], workers: Workers, live: tuple[str, ...], only: str | None) -> Iterator[Judged]:
+    """Each check with its rows, in the order of the work, computed here or by several workers."""
+    rows = (lambda n: work[n].run()) if workers == HERE else functools.partial(rows_of, live, only)
+    named, lost = (lambda n: f"{work[n].section}/{work[n].name}"), (lambda n: died(work[n]))
+    yield from zip(work, in_order(rows, range(len(work)), workers, named=named, lost=lost), strict=True)
+
+
+@functools.cache
+def work_of(live: tuple[str, ...], only: str | None) -> list[Check]:
+    """All checks that are asked for, the same list in every process that shares them."""
+    return checks(frameworks(live), only)
+
+
+def rows_of(live: tuple[str, ...], only: str | None, number: int) -> list[Judgement]:
+    """The rows of one check of that list."""
+    return work_of(live, only)[number].run()
 
 
 def died(check: Check) -> list[Judgement]:
     """The judgement where the process did not live to tell: a framework may end it."""
     why = RuntimeError("the process that judged it died")
     return [failed(check.section, check.name, "refnp", __version__, "", why)]
-
-
-_prepared: list[Check] = []  # of a process that shares the work
-
-
-def prepare(live: tuple[str, ...], only: str | None) -> None:
-    """Begin in a process that shares the work: make the same list of it."""
-    _prepared[:] = checks(frameworks(live), only)
-
-
-def rows_of(number: int) -> list[Judgement]:
-    """The rows of one check of that list."""
-    return _prepared[number].run()
 
 
 def shown(judged: Iterable[Judged], count: int) -> Iterator[Judgement]:

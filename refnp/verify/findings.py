@@ -44,6 +44,7 @@ class Report:
     ask: Callable[[Problem], Answer] | None = None  # the function, asked another problem
     seconds: float | None = SECONDS  # of computing that causes are looked for
     told: Callable[[str], None] | None = None  # is told at what the search is
+    every: list[Any] = field(default_factory=list)  # what came of all numbers, where those were asked
 
     def __post_init__(self) -> None:
         self.problems = self.problems or [problem for problem, _ in self.answers]
@@ -153,7 +154,8 @@ def key_of(row: Judgement) -> Key:
 
 def text_of(report: Report) -> str:
     """The verdict in a line, a paragraph for each cause, then what was skipped and assumed."""
-    lines = [headline(report), f"judged: {report.about}", f"asked: {asked_of(report.problems)}"]
+    asked = [line for found in report.every for line in found.lines] or [f"asked: {asked_of(report.problems)}"]
+    lines = [headline(report), f"judged: {report.about}", *asked]
     for index, cause in enumerate(report.causes, 1):
         lines += ["", *paragraph(report, index, cause)]
     lines.append("")

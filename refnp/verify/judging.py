@@ -25,6 +25,7 @@ from refnp.verify.calling import defaults
 from refnp.verify.case import Case
 from refnp.verify.causes import SECONDS
 from refnp.verify.conventions import OF_CHANNELS, changes, chosen_layouts, chosen_mask
+from refnp.verify.every.asking import cases_of_every, precision_of, report_of_every
 from refnp.verify.findings import Report, first_line
 from refnp.verify.frameworks import PAGES, inspection, module_parameters
 from refnp.verify.hints import family_of, hints, of_other_arguments
@@ -62,6 +63,8 @@ def judge(
     precision: str | None = None,
     formats: Mapping[str, str] | None = None,
     seconds: float | None = SECONDS,
+    every: str | None = None,
+    results: str | None = None,
 ) -> Report:
     """Is `function` right? It is asked on every case of the layer `name`, and each answer is held against its bound.
 
@@ -86,6 +89,9 @@ def judge(
     formats     of arguments that are stored in another format than that: {"gain": "float32"}
     seconds     of computing in which `report.causes` are looked for, 20 unless told; None for as long as it takes.
                 When they are over, or at Ctrl-C, the report says what was found until then
+    every       "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float32": in place of the cases all numbers of
+                that format, for a function of single numbers; all pairs of 8 bits for one of two. float32 takes minutes
+    results     a file that keeps what came of each part of float32: the next call goes on from there
 
     An argument reaches the parameter that is called like it, or as frameworks call it, else by its place. Cases that
     set what the function does not take are skipped, as are those in which it raises NotImplementedError; the report
@@ -104,6 +110,9 @@ def judge(
         named, meant = cases_for(name, function, framework, arguments or {})
     if seconds is not None and not (is_number(seconds) and seconds >= 0):
         raise ValueError(f"seconds: {seconds!r} is no number of seconds; None for as long as it takes")
+    if every is not None:
+        precision = precision_of(every, precision)
+        named = cases_of_every(named[0].layer, named[0], every)
     dtypes = chosen_dtypes(dtypes) if precision is None else (policy(precision).name,)
     arguments, options = (mapping_of(*given) for given in (("arguments", arguments), ("options", options)))
     with_gradients = gradients or vjp is not None
@@ -119,6 +128,8 @@ def judge(
         return with_options(of_classes(cases, *classes) if len(classes) == 1 else cases, stated)
 
     def made_for(takes: Callable[[str], bool]) -> list[Case]:
+        if every is not None:
+            return []
         own = [case for case in named if case.layer.name == named[0].layer.name]
         return fitted(suited(made_cases(own[0].layer, own, takes), meant, function))
 
@@ -141,6 +152,8 @@ def judge(
         order=meant.order,
         own=own,
     )
+    if every is not None:
+        return report_of_every(asked, name, dtypes, every, results)
     if equations.is_equation(name):
         return equations.completed(asked.report(named[0].layer.name, dtypes), name, gradients=with_gradients)
     if module_parameters.acts_on_one(function):

@@ -18,6 +18,7 @@ from refnp import layers
 from refnp.files import write_whole
 from refnp.numbers.indexed.proving import Theorem
 from refnp.numbers.proving import Proof, vjp_is_derivative
+from refnp.pieces import HERE, Workers, in_order, workers_for
 from refnp.verify import theorems
 from refnp.verify.case import Case, Layer
 from refnp.verify.layers import cases_to_ask
@@ -118,23 +119,30 @@ def theorems_of(layer: Layer, cases: Sequence[Case] = ()) -> dict[str, dict[str,
 _of_shapes: dict[tuple, dict[str, dict[str, Theorem]]] = {}  # shapes that are written may be those of several layers
 
 
-def rows(name: str | None = None) -> Iterator[Row]:
-    """A row for every gradient of every page, or of the page of that name; the time is the page's, shared out."""
-    for page, cases in pages().items():
-        if name not in (None, page):
-            continue
-        known = theorems_of(cases[0].layer, cases)
-        start = time.perf_counter()
-        found = {case.name: proofs_of(case) for case in cases}
-        arguments = dict.fromkeys(argument for proofs in found.values() for argument in proofs)
-        took = 1e3 * (time.perf_counter() - start) / max(len(arguments), 1)
-        for argument in arguments:
-            own = {case: proofs[argument] for case, proofs in found.items() if argument in proofs}
-            lacking = {case: proof.why or "wrong" for case, proof in own.items() if not proof.holds}
-            yield Row(page, argument, len(own) - len(lacking), len(own), lacking, took, known.get(argument, {}))
+def rows(name: str | None = None, workers: Workers = HERE) -> Iterator[Row]:
+    """A row for every gradient of every page, or of the page of that name, here or by several workers."""
+    for own in in_order(rows_of, [page for page in pages() if name in (None, page)], workers):
+        yield from own
 
 
-def prove(name: str | None = None, *, assumptions: bool = False) -> int:
+def rows_of(page: str) -> list[Row]:
+    """A row for every gradient of a page; the time is the page's, shared out."""
+    cases, found = pages()[page], []
+    known = theorems_of(cases[0].layer, cases)
+    start = time.perf_counter()
+    proofs = {case.name: proofs_of(case) for case in cases}
+    arguments = dict.fromkeys(argument for proved in proofs.values() for argument in proved)
+    took = 1e3 * (time.perf_counter() - start) / max(len(arguments), 1)
+    for argument in arguments:
+        own = {case: proved[argument] for case, proved in proofs.items() if argument in proved}
+        lacking = {case: proof.why or "wrong" for case, proof in own.items() if not proof.holds}
+        found.append(Row(page, argument, len(own) - len(lacking), len(own), lacking, took, known.get(argument, {})))
+    return found
+
+
+def prove(
+    name: str | None = None, *, assumptions: bool = False, jobs: int | None = 1, cluster: str | None = None
+) -> int:
     """Print the table, with what theorems assume if that is asked; 1 if a gradient is not the derivative.
 
     ValueError for a name that is no page.
@@ -144,7 +152,8 @@ def prove(name: str | None = None, *, assumptions: bool = False) -> int:
         raise ValueError(f"{name} is no page; those that are: {', '.join(names)}")
     found = []
     print(f"{'page':32s}{'for every size: forms':25s}{'in a field: cases':24s}gradients of")
-    for _, of_page in itertools.groupby(rows(name), lambda row: row.page):
+    workers = workers_for(1 if name else len(names), jobs, cluster)
+    for _, of_page in itertools.groupby(rows(name, workers), lambda row: row.page):
         alike: dict[str, list[Row]] = {}
         for row in of_page:
             found.append(row)

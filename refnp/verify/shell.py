@@ -7,6 +7,7 @@ refnp judge --list [NAME]                                 what can be named, or 
 """
 
 import argparse
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -20,9 +21,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from refnp.pieces import in_order, workers_for
 from refnp.verify.calling import defaults
 from refnp.verify.case import Case, Layer
 from refnp.verify.conventions import LAYOUTS, MASKS, changes
+from refnp.verify.every.float32 import PARTS, Part, about_of, keep, part_name
 from refnp.verify.exchange import judge_folder, judge_program
 from refnp.verify.findings import Report, first_line
 from refnp.verify.html import page
@@ -76,6 +79,15 @@ def report_of(options: argparse.Namespace) -> Report:
         raise ValueError(f"there is no folder {options.what}; or name a function, MODULE:FUNCTION, and --as NAME")
     if options.name is None:
         raise ValueError(f"say what {options.what} is: --as NAME, such as --as attention; --list has the names")
+    if options.every == "float32" and (options.results or options.jobs > 1 or options.cluster):
+        options.results = options.results or f"{options.name}-float32.jsonl"
+        compute_parts(options)
+    return of_function(options, results=options.results)
+
+
+def of_function(options: argparse.Namespace, **others: Any) -> Report:
+    """The judgement of a function."""
+    given = {"only": options.only, "every": options.every} | others
     return judge(
         options.name,
         function_of(options.what),
@@ -88,12 +100,30 @@ def report_of(options: argparse.Namespace) -> Report:
         layout=words(options.layout) or None,
         mask=options.mask,
         excused=excused_of(options),
-        only=options.only,
         skip=options.skip or (),
         dtypes=words(options.dtypes) or DTYPES,
         precision=options.precision,
         formats=pairs(options.formats, "--formats"),
+        **given,
     )
+
+
+def compute_parts(options: argparse.Namespace) -> None:
+    """The parts of float32 that the file of --results lacks, by several workers, a line for each that is done."""
+    file = Path(options.results)
+    rows = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    done = {json.loads(row)["name"] for row in rows}
+    left = [part_name(k) for k in range(PARTS) if part_name(k) not in done]
+    workers = workers_for(len(left), options.jobs, options.cluster, few=2)
+    for part in in_order(functools.partial(part_of, options), left, workers):
+        keep(file, part)
+        print(f"{part.name}: {'; '.join(one.lines[0] for one in part.found) or 'no finite number'}", flush=True)
+
+
+def part_of(options: argparse.Namespace, name: str) -> Part:
+    """What came of one part of float32."""
+    report = of_function(options, only=f"*{name}", results=None)
+    return Part(name, about_of(report), report.every)
 
 
 def of_program(options: argparse.Namespace) -> Report:
@@ -116,7 +146,7 @@ def of_program(options: argparse.Namespace) -> Report:
 
 def check_of_functions(options: argparse.Namespace, judged: str) -> None:
     """ValueError for an option that says how a function is called, beside what is no function."""
-    of_values = ("arguments", "options", "mask", "layout", "precision", "formats")
+    of_values = ("arguments", "options", "mask", "layout", "precision", "formats", "every")
     for name in ("gradients", "vjp", "framework", "device", *of_values):
         if getattr(options, name):
             raise ValueError(f"--{name} is of functions; {judged} follows docs/case_format.md, gradients if it has any")

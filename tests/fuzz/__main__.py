@@ -2,11 +2,12 @@
 
 import argparse
 import functools
+import operator
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
 
+from refnp.pieces import Workers, in_order
 from tests.fuzz.run import Outcome, run
 
 
@@ -22,16 +23,9 @@ def main() -> int:
     options = parser.parse_args()
     began = time.perf_counter()
     work = functools.partial(run, options.calls, options.seed, options.only, step=options.processes, most=options.most)
-    if options.processes == 1:
-        outcomes = [work()]
-    else:
-        with ProcessPoolExecutor(options.processes) as pool:
-            outcomes = list(pool.map(_part, [work] * options.processes, range(options.processes)))
+    parts = [functools.partial(work, start=start) for start in range(options.processes)]
+    outcomes = list(in_order(operator.call, parts, Workers(options.processes)))
     return report(outcomes, options.seed, time.perf_counter() - began)
-
-
-def _part(work: functools.partial, start: int) -> Outcome:
-    return work(start=start)
 
 
 def report(outcomes: list[Outcome], seed: int, seconds: float) -> int:

@@ -196,8 +196,8 @@ def test_arguments_are_cast_and_constants_left_alone():
 def library(monkeypatch):
     """A library with the two names the command asks refnp for."""
 
-    for name in ("record", "processes"):  # which write the file and share the work, whatever library is shown
-        importlib.import_module(f"refnp.verify.{name}")
+    for name in ("verify.record", "pieces"):  # which write the file and share the work, whatever library is shown
+        importlib.import_module(f"refnp.{name}")
 
     def install(operations):
         for name, content in (

@@ -1,0 +1,130 @@
+"""Every number of a format: which they are, verdicts on all of them, ranges, pairs, and float32 in parts."""
+
+import json
+
+import numpy as np
+import pytest
+
+import refnp
+from refnp import autograd, layers
+from refnp.numbers.precision import FORMATS
+from refnp.verify.case import Case
+from refnp.verify.every import asking, float32
+from refnp.verify.every.numbers import MOST, NARROW, numbers_of, runs_of
+from tests.helpers import of_every
+
+COUNTS = {"float8_e4m3fn": 254, "float8_e5m2": 248, "float16": 63_488, "bfloat16": 65_280}
+
+
+@of_every(NARROW)
+def test_all_finite_numbers_of_a_format(name):
+    x = numbers_of(name)
+    assert len(x) == COUNTS[name]
+    np.testing.assert_array_equal(FORMATS[name].rounded(x), x)
+    assert (np.diff(x) > 0).sum() == len(x) - 2  # −0 and 0 are the same
+    if name in ("float16", "bfloat16"):
+        bits = np.arange(2**16, dtype=np.uint32)
+        every = bits.astype(np.uint16).view(np.float16) if name == "float16" else (bits << 16).view(np.float32)
+        np.testing.assert_array_equal(np.sort(every[np.isfinite(every)]), x)
+
+
+def rounded_once(f):
+    """f of float16 by way of float64."""
+    return lambda x: f(np.asarray(x, np.float64)).astype(np.float16)
+
+
+def test_what_is_right_holds_on_all_numbers():
+    report = refnp.judge("sigmoid", rounded_once(layers.sigmoid), every="float16")
+    assert report.holds
+    (found,) = report.every
+    assert (found.count, found.judged, found.wrong) == (63_488, 63_488, 0)
+    assert found.units <= 0.51
+    assert "output: holds on all 63 488 finite numbers of float16" in str(report)
+
+
+def test_gradients_of_all_numbers():
+    report = refnp.judge("tanh", autograd.tanh, every="float16", gradients=True)
+    assert [one.quantity for one in report.every] == ["output", "gradient of x"]
+    assert report.holds
+
+
+def test_wrong_numbers_are_counted_and_their_ranges_named():
+    def wrong(x):
+        y = rounded_once(layers.silu)(x)
+        return np.where((x > 2) & (x < 3), y * np.float16(1.01), y)
+
+    report = refnp.judge("silu", wrong, every="float16")
+    (found,) = report.every
+    assert not report.holds
+    (part,) = found.ranges
+    x = numbers_of("float16")
+    assert found.wrong == part.wrong <= ((x > 2) & (x < 3)).sum()
+    assert 2 < part.least < part.at < part.most < 3
+    assert f"wrong on {found.wrong} of 63 488" in str(report)
+
+
+def test_infinities_and_nan_are_judged():
+    zero = lambda x: np.where(np.isnan(x), 0, rounded_once(layers.sigmoid)(x))
+    report = refnp.judge("sigmoid", zero, every="float16")
+    assert "output at nan: 0 where nan is right" in str(report)
+    assert not report.holds
+
+
+def test_runs_are_divided_at_the_widest_gaps():
+    wrong = np.zeros(100, bool)
+    wrong[[3, 4, 6, 20, 40, 41, 90]] = True
+    assert list(runs_of(wrong)) == [(3, 4), (6, 6), (20, 20), (40, 41), (90, 90)]
+    assert len(list(runs_of(np.arange(100) % 3 == 0))) == MOST
+
+
+def test_all_pairs_of_eight_bits():
+    pytest.importorskip("ml_dtypes")
+    report = refnp.judge("multiply", lambda x, y: x * y, every="float8_e4m3fn")
+    assert report.every[0].count == 254**2
+
+
+@pytest.mark.parametrize(
+    ("name", "every", "says"),
+    [
+        ("softmax", "float16", "softmax is no function of single numbers"),
+        ("gelu", "float64", "there is no 'float64'"),
+        ("maximum", "float16", "pairs can be tried in formats of 8 bits"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused(name, every, says):
+    with pytest.raises(ValueError, match=says):
+        refnp.judge(name, np.maximum, every=every)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Four of the 64 parts of float32, and of each every 2¹⁶th number."""
+    draw = lambda k: lambda rng: (np.arange(2**10, dtype=np.uint32) * 2**16 + k * 2**26).view(np.float32)
+    parts = lambda layer, name: [Case(layer, float32.part_name(k), {name: draw(k)}) for k in (15, 16, 31, 47)]
+    monkeypatch.setattr(asking, "parts_of", parts)
+
+
+def test_float32_in_parts_goes_on_from_a_file(few, tmp_path):
+    file = tmp_path / "parts.jsonl"
+    whole = refnp.judge("exp", np.exp, every="float32", results=file)
+    assert whole.holds
+    kept = file.read_text().splitlines()
+    assert [json.loads(row)["name"] for row in kept] == [float32.part_name(k) for k in (15, 16, 31, 47)]
+    file.write_text("\n".join(kept[:2]) + "\n")
+    again = refnp.judge("exp", np.exp, every="float32", results=file)
+    assert again.every == whole.every
+    assert file.read_text().splitlines() == kept
+    with pytest.raises(ValueError, match=r"has results of exp"):
+        refnp.judge("tanh", np.tanh, every="float32", results=file)
+
+
+def test_float32_says_what_is_wrong(few):
+    def wrong(x):
+        y = np.exp(x)
+        return np.where((x > 1) & (x < 2), y * np.float32(1.0001), y)
+
+    report = refnp.judge("exp", wrong, every="float32")
+    (found,) = report.every
+    assert not report.holds
+    assert found.wrong == 127
+    assert 1 < found.ranges[0].least < found.ranges[-1].most < 2
