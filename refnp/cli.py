@@ -8,6 +8,7 @@
     refnp prove [PAGE]                                 is a gradient the derivative of what is computed? a proof
     refnp derive PAGE                                  its formula, and its gradient step by step
     refnp train MODEL --task TASK [--steps N …]        train a neural process beside the exact posterior
+    refnp sweep FILE [--status] [--table]              many of them, by several workers
     refnp evaluate CHECKPOINT [--json FILE …]          how good it is
     refnp plot CHECKPOINT [--out FILE …]               what it predicts
     refnp export CHECKPOINT FILE                       its weights alone
@@ -171,6 +172,14 @@ def train(options: argparse.Namespace) -> int:
     print(f"{training.outcome(history)}, {time.perf_counter() - start:.1f} s")
     print(f"next: refnp evaluate {file}, refnp plot {file}")
     return 0
+
+
+def sweep(options: argparse.Namespace) -> int:
+    """Finish the runs of a file, or show how far they are or what came of them."""
+    from refnp.studies import sweep
+
+    given = {"jobs": options.jobs, "cluster": options.cluster}
+    return sweep.sweep(options.file, **given, status=options.status, table=options.table)
 
 
 def evaluate(options: argparse.Namespace) -> int:
@@ -659,6 +668,20 @@ stopped, to the same bits.""",
             ),
         ],
         models_and_tasks,
+    ),
+    "sweep": Command(
+        sweep,
+        "train models on tasks with seeds, each a run of its own",
+        """\
+Trains every model that FILE names on every task with every seed, as refnp train does, evaluates what is finished, and
+prints a table: mean and standard deviation over the seeds beside the exact posterior and published figures. What was
+stopped goes on, and what is finished is not run again.""",
+        [
+            option("file", "FILE", "models, tasks, seeds and steps, as TOML; docs/sweeps/ has one"),
+            option("--status", None, "how far each run is, and stop", action="store_true"),
+            option("--table", None, "the table of what is finished, and stop", action="store_true"),
+            *SHARED,
+        ],
     ),
     "evaluate": Command(
         evaluate,

@@ -1,0 +1,186 @@
+"""`refnp sweep FILE`: a table of runs of `refnp train`, each with a folder of its own, shared by several workers.
+
+FILE is TOML:
+
+    models = ["convcnp", "tnpd"]     every model is trained on every task with every seed
+    tasks = ["eq"]
+    seeds = [0, 1, 2]
+    steps = 2000
+
+    folder = "runs"                  beside FILE (default: the name of FILE without .toml)
+    batch = 16                       and learning_rate, schedule, clip, dtype as of refnp train
+    every = 500                      steps from one validation to the next
+    evaluated = 256                  tasks on which a finished run is evaluated, the same for all
+
+    [options.convcnp]                of a model
+    points_per_unit = 16
+
+    [published.convcnp.eq]           figures to show beside one's own, by the names of refnp evaluate --json
+    "marginal log-likelihood" = -0.66
+
+A run that was stopped goes on where it was, to the same bits; one that is finished is not run again.
+"""
+
+import functools
+import itertools
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from refnp.pieces import in_order, workers_for
+from refnp.studies import evaluation, training
+from refnp.studies.registry import MODELS, TASKS, named, sampler
+from refnp.studies.trained import open_trained
+from refnp.verify.record import write_whole
+
+PLACE = "inside"
+SHOWN = ("marginal log-likelihood", "joint log-likelihood", "RMSE")
+SETTINGS = ("batch", "learning_rate", "schedule", "clip", "dtype")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: what is trained, how long, and the folder of its checkpoint and its figures."""
+
+    study: training.Study
+    steps: int
+    every: int
+    evaluated: int
+    folder: str
+
+    @property
+    def name(self) -> str:
+        """ "convcnp on eq, seed 0"."""
+        return f"{self.study.model} on {self.study.task}, seed {self.study.seed}"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where the run is kept."""
+        return Path(self.folder) / "checkpoint.npz"
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What its figures hang on."""
+        return {"configuration": self.study.configuration(), "steps": self.steps, "evaluated": self.evaluated}
+
+    def figures(self) -> dict[str, Any] | None:
+        """The figures of a finished run, else None."""
+        file = Path(self.folder) / "figures.json"
+        found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        return found["figures"] if found.get("about") == self.about else None
+
+    def complete(self) -> None:
+        """Train to the end, or go on, and evaluate."""
+        Path(self.folder).mkdir(parents=True, exist_ok=True)
+        training.run(self.study, steps=self.steps, checkpoint=str(self.checkpoint), every=self.every, show=False)
+        trained = open_trained(self.checkpoint)
+        places = evaluation.evaluate(trained.model, sampler(self.study.task), count=self.evaluated)
+        found = {"about": self.about, "figures": evaluation.as_json(places)}
+        write_whole(Path(self.folder) / "figures.json", json.dumps(found, indent=1).encode())
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a file says; `published` are figures by model, task and name.
+
+    Raises ValueError for what is unknown or missing.
+    """
+
+    models: Sequence[str]
+    tasks: Sequence[str]
+    seeds: Sequence[int]
+    steps: int
+    folder: str
+    every: int = 500
+    evaluated: int = 256
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    published: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+
+    def runs(self) -> list[Run]:
+        """All runs, seeds last."""
+        found = []
+        for model, task, seed in itertools.product(self.models, self.tasks, self.seeds):
+            study = training.Study(model, task, options=self.options.get(model, {}), seed=seed, **self.settings)
+            folder = str(Path(self.folder) / f"{model}-{task}" / f"seed-{seed}")
+            found.append(Run(study, self.steps, self.every, self.evaluated, folder))
+        return found
+
+
+def opened(file: str | Path) -> Sweep:
+    """The sweep in a file; ValueError for one that is no TOML, lacks something, or has what is unknown."""
+    path = Path(file)
+    try:
+        said = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as wrong:
+        raise ValueError(f"{file} is no TOML: {wrong}") from wrong
+    settings = {name: said.pop(name) for name in SETTINGS if name in said}
+    names = set(Sweep.__dataclass_fields__) - {"settings"}
+    if missing := [name for name in ("models", "tasks", "seeds", "steps") if name not in said]:
+        raise ValueError(f"{file}: {', '.join(missing)} must be given")
+    if unknown := sorted(set(said) - names):
+        raise ValueError(f"{file}: there is no {unknown[0]!r}; name {', '.join(sorted(names | set(SETTINGS)))}")
+    for kind, known in (("models", MODELS), ("tasks", TASKS)):
+        for name in said[kind]:
+            named(kind.removesuffix("s"), name, known)
+    said["folder"] = str(path.parent / said.get("folder", path.stem))
+    return Sweep(**said, settings=settings)
+
+
+def completed(run: Run) -> str:
+    """What came of a run, finished here."""
+    run.complete()
+    return run.name
+
+
+def sweep(file: str, *, jobs: int | None, cluster: str | None, status: bool, table: bool) -> int:
+    """Finish all runs of a file, or show how far they are, or their table; 1 if one has failed."""
+    found = opened(file)
+    runs = found.runs()
+    if status:
+        print("\n".join(map(state, runs)))
+        return 0
+    if not table:
+        left = [run for run in runs if run.figures() is None]
+        print(f"{len(runs)} runs, of which {len(runs) - len(left)} are finished", flush=True)
+        lost = functools.partial("{0.name}: not finished, the process died".format)
+        workers = workers_for(len(left), jobs, cluster, few=2)
+        for done in in_order(completed, left, workers, named=lambda run: run.name, lost=lost):
+            print(done, flush=True)
+    print("\n".join(["", *evaluation.plain(table_of(found))]))
+    return int(any(run.figures() is None for run in runs))
+
+
+def state(run: Run) -> str:
+    """How far a run is, in a line."""
+    if run.figures() is not None:
+        return f"{run.name}: finished"
+    return f"{run.name}: {training.steps_done(run.study, str(run.checkpoint))} of {run.steps} steps"
+
+
+def table_of(found: Sweep) -> evaluation.Table:
+    """Mean ± standard deviation over the seeds that are finished, beside the exact posterior and what is published."""
+    rows = []
+    for model, task in itertools.product(found.models, found.tasks):
+        own = [run.figures() for run in found.runs() if (run.study.model, run.study.task) == (model, task)]
+        done = [figures[PLACE] for figures in own if figures is not None]
+        for name in SHOWN:
+            values = [figures[name]["mean"] for figures in done if name in figures]
+            if values:
+                exact = [figures[f"exact {name}"]["mean"] for figures in done if f"exact {name}" in figures]
+                published = found.published.get(model, {}).get(task, {}).get(name)
+                shown = [f"{np.mean(exact):.4f}" if exact else "", "" if published is None else f"{published:g}"]
+                rows.append([f"{model} on {task}: {name}", spread(values), *shown, f"{len(values)} of {len(own)}"])
+    heading = ["", "mean ± deviation over seeds", "exact posterior", "published", "seeds"]
+    return evaluation.Table(f"per target, {PLACE} the range of training, on {found.evaluated} tasks", heading, rows)
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean ± standard deviation; of one value, itself."""
+    deviation = f" ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.4f}{deviation}"

@@ -1,0 +1,71 @@
+"""`refnp sweep`: runs of a file, finished once, gone on with, and their table over seeds."""
+
+import json
+
+import numpy as np
+import pytest
+
+from refnp.cli import main
+from refnp.studies import sweep
+
+FILE = """
+models = ["cnp"]
+tasks = ["eq"]
+seeds = [0, 1]
+steps = 3
+every = 2
+evaluated = 16
+batch = 2
+
+[options.cnp]
+hidden = 8
+
+[published.cnp.eq]
+"marginal log-likelihood" = -0.5
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A sweep of two short runs."""
+    (tmp_path / "two.toml").write_text(FILE)
+    return tmp_path / "two.toml"
+
+
+def test_runs_are_finished_once_and_shown_as_a_table(file, capsys):
+    assert main(["sweep", str(file), "--status"]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"cnp on eq, seed {s}: 0 of 3 steps" for s in (0, 1)]
+    assert main(["sweep", str(file), "--jobs", "1"]) == 0
+    first = capsys.readouterr().out
+    runs = sweep.opened(file).runs()
+    figures = [json.loads((file.parent / "two/cnp-eq" / f"seed-{s}/figures.json").read_text()) for s in (0, 1)]
+    values = [one["figures"]["inside"]["marginal log-likelihood"]["mean"] for one in figures]
+    row = next(line for line in first.splitlines() if "marginal" in line)
+    assert f"{np.mean(values):.4f} ± {np.std(values, ddof=1):.4f}" in row
+    assert row.split()[-4:] == ["-0.5", "2", "of", "2"]
+    written = [run.checkpoint.stat().st_mtime_ns for run in runs]
+    assert main(["sweep", str(file), "--jobs", "1"]) == 0
+    assert "2 runs, of which 2 are finished" in capsys.readouterr().out
+    assert written == [run.checkpoint.stat().st_mtime_ns for run in runs]
+    assert main(["sweep", str(file), "--status"]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"cnp on eq, seed {s}: finished" for s in (0, 1)]
+
+
+def test_a_table_of_what_is_not_finished_says_so(file, capsys):
+    assert main(["sweep", str(file), "--table"]) == 1
+    assert "per target" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("models =", "is no TOML"),
+        ('models = ["cnp"]', "tasks, seeds, steps must be given"),
+        (FILE.replace('"cnp"', '"cpn"'), "cnp"),
+        ("rate = 1\n" + FILE, "there is no 'rate'"),
+    ],
+)
+def test_a_wrong_file_is_refused(file, text, says, capsys):
+    file.write_text(text)
+    assert main(["sweep", str(file)]) == 2
+    assert says in capsys.readouterr().err
