@@ -32,11 +32,11 @@ from typing import Any
 
 import numpy as np
 
+from refnp.files import write_whole
 from refnp.pieces import in_order, workers_for
 from refnp.studies import evaluation, training
 from refnp.studies.registry import MODELS, TASKS, named, sampler
 from refnp.studies.trained import open_trained
-from refnp.verify.record import write_whole
 
 PLACE = "inside"
 SHOWN = ("marginal log-likelihood", "joint log-likelihood", "RMSE")

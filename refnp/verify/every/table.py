@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from refnp.autograd.pages import plain
+from refnp.files import write_whole
 from refnp.numbers.precision import FORMATS, Array
 from refnp.numbers.rounding import tolerance
 from refnp.pieces import in_order, versions, workers_for
@@ -29,7 +30,6 @@ from refnp.verify.every.numbers import Everywhere, everywhere, spaced
 from refnp.verify.findings import first_line, quiet
 from refnp.verify.frameworks import ask, inspection
 from refnp.verify.layers import cases_to_ask
-from refnp.verify.record import write_whole
 from refnp.verify.report import number
 
 PAGE = Path(__file__).parents[3] / "docs" / "every_input.md"
