@@ -153,7 +153,9 @@ def judge(
         own=own,
     )
     if every is not None:
-        return report_of_every(asked, name, dtypes, every, results)
+        report = report_of_every(asked, name, dtypes, every, results)
+        report.seconds = seconds
+        return report
     if equations.is_equation(name):
         return equations.completed(asked.report(named[0].layer.name, dtypes), name, gradients=with_gradients)
     if module_parameters.acts_on_one(function):
