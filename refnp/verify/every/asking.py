@@ -125,7 +125,7 @@ def with_causes(report: Report, asked: Asked, case: Case, dtypes: Sequence[str])
     problem = report.answers[0][0] if report.answers else None
     if problem is None:
         return
-    add_specials(report, problem)
+    add_specials(report, asked, problem)
     if any(one.wrong for one in report.every):
         few = copy.copy(asked)
         few.cases = [some_of(case, report.every)]
@@ -145,16 +145,16 @@ def some_of(case: Case, found: Sequence[Everywhere]) -> Case:
     return replace(case, inputs=inputs, cotangent=np.ones(len(next(iter(inputs.values())))))
 
 
-def add_specials(report: Report, problem: Problem) -> None:
+def add_specials(report: Report, asked: Asked, problem: Problem) -> None:
     """A row for ±∞ and NaN, which deviates if an answer is neither the limit nor what the equation gives."""
-    assert report.ask is not None
     count = len(problem.arrays)
     grid = np.meshgrid(*[np.array([*SPECIAL, 1.0][: 3 if count == 1 else 4])] * count, indexing="ij")
     arrays = {name: a.ravel() for name, a in zip(problem.arrays, grid, strict=True)}
     case = replace(problem.case, variant=SPECIALS, inputs=arrays, cotangent=np.ones(grid[0].size))
-    asked = case.problem(problem.dtype)
+    special = case.problem(problem.dtype)
     with quiet():
-        answer, rights = report.ask(asked), [asked.answer(np.float64), asked.answer(np.longdouble)]
+        answer, _ = asked.answer(special)
+        rights = [special.answer(np.float64), special.answer(np.longdouble)]
     wrong = said_of(arrays, answer, rights)
     row = next(row for row in report.judgements if row.case == problem.case.name)
     common = (row.section, case.name, row.framework, row.version, row.dtype)
