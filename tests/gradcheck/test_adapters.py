@@ -4,10 +4,13 @@ import textwrap
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import gradcheck
 from gradcheck import GradientError, check, compare, forward_backward
 from gradcheck import __main__ as command
+from tests.helpers import seeds
 
 RNG = np.random.default_rng(0)
 X, W, B = RNG.normal(size=(3, 4)), RNG.normal(size=(4, 2)), RNG.normal(size=2)
@@ -82,15 +85,21 @@ def test_layers_that_keep_their_cache():
     assert compare(forward_backward(layer.forward, lambda dout: dout * (1 - layer.y)), (X,)).disagrees
 
 
-@pytest.mark.parametrize("argument", range(3))
-def test_a_wrong_backward_is_found_and_its_argument_named(argument):
+@given(st.tuples(*[st.integers(1, 5)] * 3), st.integers(0, 2), st.floats(1e-6, 10), st.sampled_from([-1, 1]), seeds)
+def test_a_wrong_backward_is_found_and_its_argument_named(sizes, argument, part, sign, seed):
+    """Of any sizes, off by any part, as a whole or in one element; a right one agrees."""
+    rng, (n, d, k) = np.random.default_rng(seed), sizes
+    arrays = [rng.normal(size=shape) for shape in ((n, d), (d, k), (k,))]
+    assert check(forward_backward(affine_forward, affine_backward), arrays)
+
     def spoilt(dout, cache):
-        found = list(affine_backward(dout, cache))
-        found[argument] = found[argument] * 1.001
+        found = [np.array(bar) for bar in affine_backward(dout, cache)]
+        place = ... if seed % 2 else (0,) * found[argument].ndim
+        found[argument][place] *= 1 + sign * part
         return found
 
     with pytest.raises(GradientError, match=rf"^affine_forward: gradient of argument {argument} \({'xwb'[argument]}\)"):
-        check(forward_backward(affine_forward, spoilt), (X, W, B))
+        check(forward_backward(affine_forward, spoilt), arrays)
 
 
 def test_the_form_of_the_two_functions_is_explained():
