@@ -92,7 +92,9 @@ def test_only_one_holds_a_file(tmp_path):
 
 
 TRAINING = """
+import signal
 import numpy as np
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what nohup starts ignores it
 from refnp.layers.linear import Linear
 from refnp.training import Adam, train
 model = Linear(1, 1, rng=np.random.default_rng(0))

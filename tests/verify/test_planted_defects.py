@@ -191,6 +191,12 @@ HARMLESS = (
     ("rest = np.where(top & ~nothing", "fΣ", "of the largest x − m is 0, and so is its exponential less 1"),
     ("w = (std - magnitude(difference))", "−", "w (2 − w) is the same for w = 1 + |z|, but for its digits"),
     ("once = np.ones_like(value.sum", "Σ", "a sum of which the shape alone is used"),
+    (
+        "parts = (column * rest",
+        "Σ",
+        "the last row has the 1 of the last column, and 0 in all that this is multiplied by",
+    ),
+    ("found, squares = [rest", "Σ", "a sum of which the shape alone is used"),
     ("scaled_bar = slope * capped_bar", "×", "the slope without a softcap, which is 1"),
     ("ahead = logits - peak(logits)", "−", "a constant in the gradient of weights changes nothing"),
     ("c = c - at_likeliest(c, log_p)", "−", "a constant in the differences of logits changes nothing"),

@@ -238,7 +238,7 @@ def residual_keeps_input():
     (FINAL, "1.5"),
     verdict=CONDITION,
     says="rows are not constant, and their variance is large beside ε, 1e-5 by default and 0 in the text",
-    tests=("tests/layers/test_layer_norm.py::test_rows_have_mean_0_and_standard_deviation_1",),
+    tests=("tests/layers/test_layer_norm.py::test_without_epsilon_as_the_seed_prints_it",),
 )
 def layer_norm_rows():
     """Mean and deviation of normalised rows."""
