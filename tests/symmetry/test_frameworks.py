@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from refnp.symmetry import Permute, Shift, check, equivariant, in_jax, in_torch, invariant, search
+from refnp.symmetry import Permute, Rotate, Shift, check, equivariant, in_jax, in_torch, invariant, search
 from refnp.symmetry.claim import arrays_of
 from tests.helpers import assert_same_bits
 from tests.symmetry import functions as f
@@ -138,6 +138,15 @@ class TestTorch:
         assert "as far as float32 tells" in str(verdict)
         slightly = in_torch(Single(), call=lambda m, x: m(x) * (1 + 1e-4 * x[0].float().tanh()))
         search(invariant(slightly, Permute("x", 0)), tokens, **FEW).require("fails")
+
+    @pytest.mark.parametrize(("slight", "outcome"), [(0, "holds"), (1e-9, "fails")])
+    def test_directions_in_a_buffer_of_float64_turn_into_each_other(self, torch, slight, outcome):
+        angles = np.pi / 2 * np.arange(4)
+        module = torch.nn.Module()
+        module.register_buffer("table", torch.tensor(np.stack([np.cos(angles) + slight, np.sin(angles)])))
+        lift = in_torch(module, call=lambda m, x: torch.relu(x @ m.table) @ m.table.T)
+        claim = equivariant(lift, Rotate("x", of=4), Rotate(of=4))
+        search(claim, lambda rng, n: {"x": rng.normal(size=(n, 2))}, sizes={"n": (1, 2, 3)}).require(outcome)
 
 
 class TestJax:
