@@ -65,7 +65,7 @@ PAGES = (e, indexing, linalg, reductions, shapes, special, summation, systems)
 
 def _refusal(function: Callable) -> TypeError:
     name = function.__name__
-    own = {"amax": "max", "amin": "min", "fabs": "absolute", "around": "round", "mod": "remainder"}.get(name, name)
+    own = {"amax": "max", "amin": "min", "fabs": "absolute", "around": "round", "ravel": "reshape"}.get(name, name)
     if any(hasattr(module, own) for module in PAGES):
         instead = f"use .numpy(), or refnp.autograd.{own}(...) to keep it"
     elif all(types.endswith("?") for types in getattr(function, "types", [""])):
@@ -73,6 +73,19 @@ def _refusal(function: Callable) -> TypeError:
     else:
         instead = "refnp has no such operation: make one of it and its gradient, with refnp.autograd.primitive"
     return TypeError(f"np.{name} got a Tensor, whose history would be lost; {instead}")
+
+
+def _missing(self: Tensor, name: str) -> Any:
+    """What x.sort reads, a name of NumPy's arrays that a Tensor has not. Raises AttributeError with what to write."""
+    if name.startswith("_") or not hasattr(np.ndarray, name):
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+    own = f", or refnp.autograd.{name}(x) to keep its history" if any(hasattr(m, name) for m in PAGES) else ""
+    raise AttributeError(f"a Tensor has no {name}; use x.numpy().{name}{own}")
+
+
+def _whole_quotient(x: Any, y: Any) -> Any:
+    """x // y, in either order. Raises TypeError: it is no operation here."""
+    raise _refusal(np.floor_divide)
 
 
 def _reflected(operation: Callable) -> Callable:
@@ -105,6 +118,10 @@ _METHODS = {operation.__name__: operation for operation in _NAMED_ALIKE} | {
     "reshape": _reshape,
     "dot": linalg.dot,
     "ravel": lambda self: shapes.reshape(self, -1),
+    "flatten": lambda self: shapes.reshape(self, -1),
+    "__getattr__": _missing,
+    "__floordiv__": _whole_quotient,
+    "__rfloordiv__": _whole_quotient,
     "transpose": _transpose,
     "T": property(shapes.transpose, doc="The axes in reverse order."),
 }

@@ -101,6 +101,7 @@ METHODS = {
     "reshape, tuple": lambda x: x.reshape((1, 4)),
     "reshape, -1": lambda x: x.reshape(-1),
     "ravel": lambda x: x.ravel(),
+    "flatten": lambda x: x.flatten(),
     "squeeze": lambda x: x.reshape(1, 2, 1, 2).squeeze(),
     "squeeze, axis": lambda x: x.reshape(1, 2, 1, 2).squeeze(2),
     "transpose": lambda x: x.transpose(),
@@ -149,3 +150,19 @@ def test_squeeze_refuses_an_axis_that_is_longer():
         ValueError, match=r"squeeze: axis is .* and x has shape .*; only axes of length 1 can be left out"
     ):
         Tensor(A).squeeze(0)
+
+
+@pytest.mark.parametrize(
+    ("idiom", "remedy"),
+    [
+        (lambda x: x.argsort(), r"use x\.numpy\(\)\.argsort$"),
+        (lambda x: x.sort(), r"use x\.numpy\(\)\.sort, or refnp\.autograd\.sort\(x\) to keep"),
+        (np.ravel, r"or refnp\.autograd\.reshape\("),
+        (lambda x: x // 2, r"np\.floor_divide got a Tensor.* refnp\.autograd\.primitive"),
+        (lambda x: 2 // x, r"np\.floor_divide got a Tensor.* refnp\.autograd\.primitive"),
+    ],
+)
+def test_what_arrays_have_and_tensors_have_not_names_the_way_that_works(idiom, remedy):
+    with pytest.raises((TypeError, AttributeError), match=remedy):
+        idiom(Tensor(A))
+    assert not hasattr(Tensor(A), "no_such_name")
