@@ -200,6 +200,7 @@ ROWS = {
     "BANP": Row(BANP, BLOCKS | ENSEMBLE | {"after": 2}, ({}, {"scaling": "features"}), bootstrapped, resampled),
 }
 CASES = [(name, form) for name, row in ROWS.items() for form in row.forms]
+RESAMPLED = ("BNP", "BANP")  # which name points by their numbers, and hold adapted contexts constant: see their file
 JOINT = ("TNPA", "TNPND")  # whose answers are no moments of each target: their files have the laws of values
 every_case = pytest.mark.parametrize(("name", "form"), CASES, ids=[f"{name} {form}" for name, form in CASES])
 marginal_cases = [case for case in CASES if case[0] not in JOINT]

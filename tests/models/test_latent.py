@@ -84,7 +84,10 @@ def test_bounds_point_by_point(bound):
     size = (2, 3, 3, 2, 2)
     model, (_, task) = small(2, 2, bound=bound), problem(1, size)
     noise, state = generator().standard_normal((2, 2, 3)), model.state_dict()
-    found, limit = raw(model.log_likelihood_bound(task)), raw(rounded(model.log_likelihood_bound, task, epsilon=noise))
+    found, limit = (
+        raw(model.log_likelihood_bound(task)),
+        raw(rounded(model.log_likelihood_bound, task, judged=task.dtype, epsilon=noise)),
+    )
     for b in range(2):
         x, y, target_x, target_y = (a[b] for a in (task.context_x, task.context_y, task.target_x, task.target_y))
         mask, there = task.context_mask[b], task.target_mask[b]
@@ -119,7 +122,7 @@ def test_published_objectives(objective, draws, seed, size, dtype):
     model = small(*size[3:], **options).astype(dtype)
     _, task = problem(seed, size, dtype)
     noise = generator(seed).standard_normal((draws, size[0], 3)).astype(dtype)
-    limit = raw(rounded(model.loss, task, epsilon=noise))
+    limit = raw(rounded(model.loss, task, judged=task.dtype, epsilon=noise))
     loss = model.loss(task, epsilon=noise)
     assert loss.dtype == dtype
     assert_within(raw(loss), limit.value, tolerance(limit, dtype))
@@ -145,7 +148,7 @@ def test_published_objectives_point_by_point(objective, draws):
             terms.append(log_p)
         estimate = terms[0] - transcription.normal_kl(*posterior, *prior)
         total -= (transcription.log_mean_exp(terms) if draws > 1 else estimate) / max(sum(points[2]), 1) / 2
-    limit = raw(rounded(model.loss, task, epsilon=noise))
+    limit = raw(rounded(model.loss, task, judged=task.dtype, epsilon=noise))
     assert_within(raw(model.loss(task, epsilon=noise)), total, tolerance(limit, np.float64))
 
 
