@@ -15,7 +15,7 @@ import numpy as np
 
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import primitive, raw
-from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.autograd.tensor import Array, ArrayLike, Tensor, branch_point_at_0
 from refnp.kernels.blocks import elementwise, result_block
 from refnp.numbers.arrays import floating, in_order
 from refnp.numbers.duals import Cotangent, Dual, as_array, joined, product
@@ -86,6 +86,8 @@ def power(x, exponent):
     x, exponent = in_order(x), in_order(exponent)
     if type(exponent) is int and abs(exponent) > MOST:
         raise ValueError(f"power: exponent has {exponent.bit_length()} binary digits; pass a number below 1.8e308")
+    if not _is_product(exponent):
+        branch_point_at_0(x)
     y = _whole_power(x, exponent)
     y = np.positive(x) if y is x else y
 
@@ -180,6 +182,7 @@ def log1p_of(x: Any) -> Array:
 @primitive
 def sqrt(x):
     """y = √x.   VJP: x̄ = ȳ / (2y), infinite at x = 0."""
+    branch_point_at_0(x)
     y = np.sqrt(x)
     return y, lambda y_bar: (y_bar / (y + y),)
 

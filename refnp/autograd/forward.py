@@ -65,8 +65,10 @@ def jvp(function: Callable, primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         raise TypeError("jvp: the result is complex, but only a real function can be stepped")
 
     def derivative(arguments: tuple) -> Any:
-        with stepping():
+        with stepping() as step:
             stepped_result = function(*map_leaves(_constant, arguments))
+        if step.branched and not duals.in_use:
+            return None
         return map_leaves(lambda y, m: imaginary(m, np.asarray(y).dtype), value, stepped_result)
 
     found = _if_possible(derivative, moved)
@@ -103,9 +105,8 @@ class Gradient:
 
     def with_product(self, moved: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         """(g, H v), the second from the reverse pass at x + i h v."""
-        found = _if_possible(self.at, moved)
-        slope, stepped_gradient = found or (None, ())
-        if found is None or not (is_finite(stepped_gradient) and self.isnear(slope, stepped_gradient, tangents)):
+        slope, stepped_gradient = _if_possible(self.at, moved) or (None, ())
+        if slope is None or not (is_finite(stepped_gradient) and self.isnear(slope, stepped_gradient, tangents)):
             with _dual_numbers():
                 slope, stepped_gradient = self.at(map_leaves(duals.wrapped, moved))
             if not self.isnear(slope, stepped_gradient, tangents):
@@ -117,11 +118,12 @@ class Gradient:
         return self.gradient, map_leaves(product, self.primals, stepped_gradient)
 
     def at(self, moved: tuple) -> tuple[Any, tuple]:
-        """Df v and the gradient, at arguments that were moved by a complex step."""
-        with stepping():
+        """Df v and the gradient, at arguments that were moved by a complex step; None if it met a branch point."""
+        with stepping() as step:
             tape = Recorded(self.name, self.function, moved)
             value = tape.value()
-            return imaginary(value), tape.pullback(np.ones_like(value))
+            slope, gradient = imaginary(value), tape.pullback(np.ones_like(value))
+        return (None, ()) if step.branched and not duals.in_use else (slope, gradient)
 
     def isnear(self, slope: Any, gradient: tuple, tangents: tuple) -> bool:
         """Whether a stepped gradient has g as real part, and its value the slope ⟨g, v⟩."""
@@ -130,8 +132,8 @@ class Gradient:
         ]
         half = _half([self.tape.value(), self.gradient])
         same = all(near(a, b, np.abs(b) + np.finfo(b.dtype).tiny ** 0.5, half) for a, b in pairs)
-        terms = _terms(self.gradient, tangents)
-        return same and near(slope, sum(terms), sum(map(abs, terms)), half)
+        expected, size = _product(self.gradient, tangents, half)
+        return same and near(slope, expected, size, half)
 
 
 def hessian(function: Callable, argnum: int = 0) -> Callable:
@@ -234,22 +236,30 @@ def _agree(tape: Recorded | None, value: Any, found: Any, tangents: tuple, *, ca
     rng = np.random.default_rng(0)
     weights = [rng.uniform(1, 2, slope.shape) * rng.choice([-1, 1], slope.shape) for slope in slopes]
 
-    def product(chosen: list) -> tuple:
+    half = _half([value, tape.arguments])
+
+    def right(chosen: list) -> tuple:
         bars = [np.where(mask, u, 0).astype(s.dtype) for mask, u, s in zip(chosen, weights, slopes, strict=True)]
-        return bars, _terms(tape.pullback(rebuilt(value, bars)), tangents)
+        return _product(tape.pullback(rebuilt(value, bars)), tangents, half)
 
-    bars, right = product(finite)
-    left = [duals.product(bar, np.where(mask, s, 0)).sum() for bar, mask, s in zip(bars, finite, slopes, strict=True)]
-    size = sum(np.abs(bar * np.where(mask, s, 0)).sum() for bar, mask, s in zip(bars, finite, slopes, strict=True))
-    if not near(sum(left), sum(right), size + sum(map(abs, right)), _half([value, tape.arguments])):
+    left = [np.where(mask, u * s, 0) for mask, u, s in zip(finite, weights, slopes, strict=True)]
+    expected, size = right(finite)
+    size += sum(np.abs(terms).sum() for terms in left)
+    if not near(sum(terms.sum() for terms in left), expected, size, half):
         return False
-    return all(mask.all() for mask in finite) or not np.isfinite(sum(product([~mask for mask in finite])[1]))
+    return all(mask.all() for mask in finite) or not np.isfinite(right([~mask for mask in finite])[0])
 
 
-def _terms(gradients: tuple, tangents: tuple) -> list:
-    """The terms of ⟨x̄, v⟩, one for each element."""
+def _product(gradients: tuple, tangents: tuple, half: float) -> tuple[Any, Any]:
+    """⟨x̄, v⟩ and its size: that of its terms, and half of the digits of the largest x̄ v.
+
+    An x̄ that is 0 on paper is a rounding of the largest.
+    """
     pairs = zip(leaves_of(gradients), leaves_of(tangents), strict=True)
-    return [t for g, v in pairs if g is not None and v is not None for t in duals.product(g, np.asarray(raw(v))).flat]
+    moved = [(np.asarray(g), np.asarray(raw(v))) for g, v in pairs if g is not None and v is not None]
+    terms = [duals.product(g, v) for g, v in moved]
+    largest = sum(np.abs(g[np.isfinite(g)]).max(initial=0) * np.abs(v).max(initial=0) for g, v in moved)
+    return sum(t.sum() for t in terms), sum(np.abs(t).sum() for t in terms) + half * largest
 
 
 def _half(trees: list) -> float:

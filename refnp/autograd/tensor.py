@@ -24,7 +24,7 @@ from refnp.numbers.kinds import Kind
 _steps = itertools.count()
 _recording = contextvars.ContextVar("recording", default=True)
 _differentiated = contextvars.ContextVar("differentiated", default=False)
-_stepping = contextvars.ContextVar("stepping", default=False)
+_stepping = contextvars.ContextVar["Step | None"]("stepping", default=None)
 _call = contextvars.ContextVar["Call | None"]("call", default=None)
 
 
@@ -51,12 +51,19 @@ def recorded(function: Callable, *arguments: Any) -> Any:
         _differentiated.reset(tokens[1])
 
 
+class Step:
+    """A complex step on its way through a program; `branched` once it met a branch point, as √ has one at 0."""
+
+    branched = False
+
+
 @contextlib.contextmanager
-def stepping() -> Iterator[None]:
+def stepping() -> Iterator[Step]:
     """Within this block imaginary parts are derivatives, which a constant (.numpy(), .detach()) has not."""
-    token = _stepping.set(True)
+    step = Step()
+    token = _stepping.set(step)
     try:
-        yield
+        yield step
     finally:
         _stepping.reset(token)
 
@@ -68,7 +75,14 @@ def is_recording() -> bool:
 
 def is_stepping() -> bool:
     """True inside `stepping`."""
-    return _stepping.get()
+    return _stepping.get() is not None
+
+
+def branch_point_at_0(x: Any) -> None:
+    """Notes that a function with a branch point at 0 is asked for a step from there: x = 0 + i h v."""
+    step = _stepping.get()
+    if step is not None and isinstance(x, np.ndarray) and x.dtype.kind == "c":
+        step.branched = step.branched or bool(((x.real == 0) & (x.imag != 0)).any())
 
 
 class OffTape:
@@ -176,7 +190,7 @@ class Tensor:
 
     def numpy(self) -> Array:
         """The array itself, not a copy, without history: a constant."""
-        return self.data.real if _stepping.get() else self.data
+        return self.data.real if is_stepping() else self.data
 
     def item(self) -> Any:
         """The only element, as a Python number without history; TypeError inside a function that is differentiated.

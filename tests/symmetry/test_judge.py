@@ -131,6 +131,20 @@ def test_constants_that_were_rounded_to_float32_refute_nothing(holder, of):
         assert verdict.fails or verdict.precision == "its float32 constants"
 
 
+@pytest.mark.parametrize("of", [3, 4, 5, 7])
+def test_a_copy_in_float32_of_finer_numbers_excuses_nothing(of):
+    """A function that keeps its table once for each precision it was called in has no constants of float32."""
+    angles = 2 * np.pi * np.arange(of) / of
+    tables = {np.dtype(np.float64): np.stack([np.cos(angles) + 1e-6 * (angles == 0), np.sin(angles)])}
+
+    def of_its_own(x):
+        return lifted(x, tables.setdefault(x.dtype, tables[np.dtype(np.float64)].astype(x.dtype)))
+
+    of_its_own(np.ones((1, 2), np.float32))
+    claim = equivariant(of_its_own, Rotate("x", of=of), Rotate(of=of))
+    assert search(claim, lambda rng, n: {"x": rng.normal(size=(n, 2))}, sizes={"n": (1, 2)}, count=16).fails
+
+
 def test_digits_follow_the_precision_there_is():
     """In float32 a true claim holds to about 1e-6, and a violation of 1e-5 is seen."""
     single = invariant(lambda x: total(x.astype(np.float32)), PERMUTED)
