@@ -38,7 +38,7 @@ from gradcheck.adapters import Claim, arguments, remedy
 from gradcheck.exact import Exact, element_wise
 from gradcheck.first_order import FirstOrder, along, covering, draw_cotangents, first_order
 from gradcheck.flat import ClaimedGradient, FlatFunction
-from gradcheck.joint import judge_joint, with_slopes_beside
+from gradcheck.joint import has_slope_of_its_own, judge_joint, with_slopes_beside
 from gradcheck.kinks import Slopes, find_kinks, judge_kinks, slopes_at, with_kinks
 from gradcheck.numerical import Method, choose, differences_precision
 from gradcheck.precision import dtype_name, roundoff, scaled, wider, working
@@ -196,8 +196,9 @@ def compare(
         return with_kinks(found, judge_kinks(claim, slopes, u, here.gradients, report.asked))
 
     found = judged(slopes)
-    if found.disagrees and (more := with_slopes_beside(problem, chosen, precision, rng, slopes)) is not slopes:
-        found, slopes = judged(more), more
+    if found.disagrees or has_slope_of_its_own(here, along(problem, smooth, rng)):
+        more = with_slopes_beside(problem, chosen, precision, rng, slopes)
+        found, slopes = (found if more is slopes else judged(more)), more
     return judge_joint(found, claim, slopes, here, precision)
 
 

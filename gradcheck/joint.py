@@ -73,6 +73,14 @@ def judge_joint(
     return report
 
 
+def has_slope_of_its_own(here: FirstOrder, d: Direction) -> bool:
+    """Whether f has another slope along d than the claim, as at a kink where its elements one by one may agree."""
+    if len(d.support) < 2:
+        return False
+    compared = here.along([d])
+    return bool(np.any(compared.difference > OUTSIDE * compared.terms + compared.error))
+
+
 def with_slopes_beside(
     problem: FlatFunction, method: Method, precision: DType, rng: np.random.Generator, slopes: list[Slopes]
 ) -> list[Slopes]:
