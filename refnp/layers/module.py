@@ -11,6 +11,7 @@ modules inside it. In the loss that `refnp.training.train` is given, and in `los
 import contextlib
 import contextvars
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
@@ -63,12 +64,47 @@ def arrays_in_arrays_out(method: Callable) -> Callable:
     return call
 
 
+def options_of(part: type, *, without: tuple[str, ...] = ()) -> Callable:
+    """A constructor whose `**options` go to a part of the module: it takes those of the part, but some."""
+
+    def marked(init: Callable) -> Callable:
+        init.part, init.without = part, without  # type: ignore[attr-defined]
+        return init
+
+    return marked
+
+
+def _signature(cls: type) -> inspect.Signature:
+    """What a module is made of: where a constructor has `**options`, those of the next one, or of a part, as well."""
+    constructors = [vars(base)["__init__"] for base in cls.__mro__[:-1] if "__init__" in vars(base)]
+    taken: list[inspect.Parameter] = []
+    for init in constructors:
+        own = [*inspect.signature(init).parameters.values()][1:]
+        taken += own if init is constructors[0] else filter(_is_option, own)
+        if hasattr(init, "part"):
+            of_part = inspect.signature(init.part).parameters.values()
+            taken += [p for p in of_part if _is_option(p) and p.name not in init.without]
+        if not own or own[-1].kind is not inspect.Parameter.VAR_KEYWORD:
+            break
+    first = {p.name: p for p in reversed(taken) if p.kind is not p.VAR_KEYWORD}  # of two with one name, the first
+    in_order = [first.pop(p.name) for p in taken if p.name in first]
+    return inspect.Signature(sorted(in_order, key=lambda p: (p.kind, _is_option(p) and p.default is p.empty)))
+
+
+def _is_option(parameter: inspect.Parameter) -> bool:
+    return parameter.kind is parameter.KEYWORD_ONLY
+
+
 class Module:
-    """Base of everything with parameters. A subclass assigns them in `__init__` and computes in `__call__`."""
+    """Base of everything with parameters. A subclass assigns them in `__init__` and computes in `__call__`.
+
+    `**options` of a constructor are those of the class it extends, or `options_of` a part.
+    """
 
     _is_bound = False  # True in copies that compute with other values, arrays or Tensors, than their own parameters
 
     def __init_subclass__(cls) -> None:
+        cls.__signature__ = _signature(cls)  # type: ignore[attr-defined]
         if "__init__" in vars(cls) and is_own(cls):
             cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
         if "__call__" in vars(cls):

@@ -20,6 +20,7 @@ Transcription: tests/transcriptions/neural_processes.py.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -232,13 +233,8 @@ class ANP(LatentModel):
     decoder: the number of linear maps of the last MLP.
     scaling: "head", scores over √(width of a head), or "features", over √(width of all heads).
     activation: between the linear maps.
-    floor: the least σ of y, f in σ = f + (1 − f) log(1 + eˢ); at least 0, below 1.
-    latent_floor: the least standard deviation f of z, v = f + (1 − f) sigmoid(s).
-    samples: the number of draws of z in a call.
-    bound, loss_samples: the loss is this bound, "elbo" or "importance_weighted", from so many draws of z.
     before: the depth of the latent path, where it is another than `depth`, that of the values for attention.
-    deviation: how σ comes from s and the floor, "softplus" as above, "exp" or "softplus_variance", see `normal_of`.
-    objective: what `loss` is, see `LatentModel.loss`: "targets", "deepmind" or "tnp_pytorch".
+    Other options: those of `LatentModel`.
 
     ANP(floor=0.1, latent_floor=0.1, scaling="features") is the baseline of TNP-pytorch.
     Raises ValueError for depths below 3, counts below 1, floors outside [0, 1), or another scaling, bound, deviation or
@@ -259,27 +255,11 @@ class ANP(LatentModel):
         decoder: int = 3,
         scaling: str = "head",
         activation: Callable = relu,
-        floor: float = 0.0,
-        latent_floor: float = 0.0,
-        samples: int = 16,
-        loss_samples: int = 4,
-        bound: str = "elbo",
         before: int | None = None,
-        deviation: str = "softplus",
-        objective: str = "targets",
         rng: np.random.Generator,
+        **options: Any,
     ):
-        super().__init__(
-            dx,
-            dy,
-            floor=floor,
-            latent_floor=latent_floor,
-            samples=samples,
-            loss_samples=loss_samples,
-            bound=bound,
-            deviation=deviation,
-            objective=objective,
-        )
+        super().__init__(dx, dy, **options)
         before = depth if before is None else before
         check_depths(type(self).__name__, depth=depth, before=before)
         check_positive_counts(type(self).__name__, query_depth=query_depth, after=after, decoder=decoder)

@@ -29,7 +29,6 @@ import numpy as np
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.activation import relu
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.mixture import Mixture
@@ -54,6 +53,8 @@ class Bootstrapping(NeuralProcess):
     samples: S, the number of bootstrap contexts in a call; loss_samples: in the loss.
     objective: what `loss` is, "targets" or "tnp_pytorch".
     constant_places: no gradients of x flow through the places of adapted contexts.
+    Other options: those of the model.
+    Raises ValueError for counts below 1 or another objective.
     """
 
     decoder: MLP
@@ -61,25 +62,25 @@ class Bootstrapping(NeuralProcess):
     floor: float
     deviation: str
 
-    def add_adaptation(
+    def __init__(
         self,
-        features: int,
+        dx: int = 1,
+        dy: int = 1,
         *,
-        samples: int,
-        loss_samples: int,
-        objective: str,
-        constant_places: bool,
+        samples: int = 16,
+        loss_samples: int = 4,
+        objective: str = "targets",
+        constant_places: bool = False,
         rng: np.random.Generator,
-    ) -> None:
-        """Assign the adaptation layer, from F `features` of a representation, and what the models are asked for.
-
-        Raises ValueError for counts below 1 or another objective.
-        """
+        **options: Any,
+    ):
+        super().__init__(dx, dy, rng=rng, **options)  # type: ignore[call-arg]  # CNP or CANP
         name = type(self).__name__
         check_positive_counts(name, samples=samples, loss_samples=loss_samples)
         if objective not in OBJECTIVES:
             raise ValueError(f"{name}: objective is {objective!r}; use 'targets' or 'tnp_pytorch'")
-        self.adaptation = Linear(features, self.decoder.layers[0].weight.shape[1], bias=False, rng=rng)
+        features, hidden = self.decoder.layers[0].weight.shape  # of [r, x]
+        self.adaptation = Linear(features - dx, hidden, bias=False, rng=rng)
         self.samples, self.loss_samples, self.objective = samples, loss_samples, objective
         self.constant_places = constant_places
 
@@ -210,64 +211,11 @@ class BNP(Bootstrapping, CNP):  # type: ignore[misc]  # a mixture where a CNP ha
 
     Shapes: contexts (B, M, dx) and (B, M, dy), targets (B, N, dx), mask (B, M) → Mixture, elements (B, N, dy), the
     outputs of a target together.
-
-    dx, dy: the sizes of x and of y.
-    hidden: the width of all hidden layers, and of r.
-    encoders: how many set encoders stand side by side, their vectors joined to one.
-    before, after: the number of linear maps of φ, before the mean, and of ρ, after it; after=0: no ρ, r = mean φ.
-    decoder: the number of linear maps of the last MLP.
-    floor: the least standard deviation, f in σ = f + (1 − f) log(1 + eˢ).
-    activation: between the linear maps.
-    pooling: "mean" or "sum" of φ over the context.
-    deviation: how σ comes from s and the floor, "softplus" as above, "exp" or "softplus_variance", see `normal_of`.
-    samples: the number of bootstrap contexts in a call.
-    loss_samples: the number in the loss.
-    objective: what `loss` is, "targets" or "tnp_pytorch".
-    constant_places: no gradients of x flow through the places of adapted contexts.
+    Options: those of `CNP` and of `Bootstrapping`.
 
     BNP(encoders=2, floor=0.1, loss_samples=10, objective="tnp_pytorch", constant_places=True) is that of the authors,
     and of TNP-pytorch.
-    Raises ValueError for a floor outside [0, 1), counts below 1 (`after` below 0), another pooling, deviation or
-    objective; when called, for shapes that disagree, or NaN or infinity in what is present; TypeError for a mask that
-    is not boolean.
     """
-
-    def __init__(
-        self,
-        dx: int = 1,
-        dy: int = 1,
-        *,
-        hidden: int = 128,
-        encoders: int = 1,
-        before: int = 4,
-        after: int = 2,
-        decoder: int = 3,
-        floor: float = 0.0,
-        activation: Callable = relu,
-        pooling: str = "mean",
-        deviation: str = "softplus",
-        samples: int = 16,
-        loss_samples: int = 4,
-        objective: str = "targets",
-        constant_places: bool = False,
-        rng: np.random.Generator,
-    ):
-        super().__init__(
-            dx,
-            dy,
-            hidden=hidden,
-            encoders=encoders,
-            before=before,
-            after=after,
-            decoder=decoder,
-            floor=floor,
-            activation=activation,
-            pooling=pooling,
-            deviation=deviation,
-            rng=rng,
-        )
-        asked: dict[str, Any] = {"samples": samples, "loss_samples": loss_samples, "objective": objective}
-        self.add_adaptation(encoders * hidden, **asked, constant_places=constant_places, rng=rng)
 
 
 class BANP(Bootstrapping, CANP):  # type: ignore[misc]  # a mixture where a CANP has a Normal
@@ -275,68 +223,11 @@ class BANP(Bootstrapping, CANP):  # type: ignore[misc]  # a mixture where a CANP
 
     Shapes: contexts (B, M, dx) and (B, M, dy), targets (B, N, dx), mask (B, M) → Mixture, elements (B, N, dy), the
     outputs of a target together.
-
-    dx, dy: the sizes of x and of y.
-    hidden, heads: the width of all hidden layers, and the heads of attention.
-    depth: the number of linear maps of (x, y), of which the last two are a self-attention block.
-    query_depth, after: the number of linear maps of x, and of those after the mean.
-    decoder: the number of linear maps of the last MLP.
-    floor: the least σ, f in σ = f + (1 − f) log(1 + eˢ); at least 0, below 1.
-    scaling: "head", scores over √(width of a head), or "features", over √(width of all heads).
-    activation: between the linear maps.
-    before: the depth of the path with the mean, where it is another than `depth`, that of the values for attention.
-    deviation: how σ comes from s and the floor, "softplus" as above, "exp" or "softplus_variance", see `normal_of`.
-    samples: the number of bootstrap contexts in a call.
-    loss_samples: the number in the loss.
-    objective: what `loss` is, "targets" or "tnp_pytorch".
-    constant_places: no gradients of x flow through the places of adapted contexts.
+    Options: those of `CANP` and of `Bootstrapping`.
 
     BANP(floor=0.1, scaling="features", loss_samples=10, objective="tnp_pytorch", constant_places=True) is that of the
     authors, and of TNP-pytorch.
-    Raises ValueError for depths below 3, counts below 1, a floor outside [0, 1), another scaling, deviation or
-    objective.
     """
-
-    def __init__(
-        self,
-        dx: int = 1,
-        dy: int = 1,
-        *,
-        hidden: int = 128,
-        heads: int = 8,
-        depth: int = 4,
-        query_depth: int = 2,
-        after: int = 2,
-        decoder: int = 3,
-        floor: float = 0.0,
-        scaling: str = "head",
-        activation: Callable = relu,
-        before: int | None = None,
-        deviation: str = "softplus",
-        samples: int = 16,
-        loss_samples: int = 4,
-        objective: str = "targets",
-        constant_places: bool = False,
-        rng: np.random.Generator,
-    ):
-        super().__init__(
-            dx,
-            dy,
-            hidden=hidden,
-            heads=heads,
-            depth=depth,
-            query_depth=query_depth,
-            after=after,
-            decoder=decoder,
-            floor=floor,
-            scaling=scaling,
-            activation=activation,
-            before=before,
-            deviation=deviation,
-            rng=rng,
-        )
-        asked: dict[str, Any] = {"samples": samples, "loss_samples": loss_samples, "objective": objective}
-        self.add_adaptation(2 * hidden, **asked, constant_places=constant_places, rng=rng)
 
 
 def resampling(rng: np.random.Generator, mask: np.ndarray, samples: int) -> Draws:

@@ -92,11 +92,11 @@ class LatentModel(NeuralProcess):
         dx: int,
         dy: int,
         *,
-        floor: float,
-        latent_floor: float,
-        samples: int,
-        loss_samples: int,
-        bound: str,
+        floor: float = 0.0,
+        latent_floor: float = 0.0,
+        samples: int = 16,
+        loss_samples: int = 4,
+        bound: str = "elbo",
         deviation: str = "softplus",
         objective: str = "targets",
     ):
@@ -300,13 +300,8 @@ class LatentNP(LatentModel):
     before, after: the number of linear maps of φ, before the mean, and of ρ, after it.
     decoder: the number of linear maps of the last MLP.
     activation: between the linear maps.
-    floor: the least σ of y, f in σ = f + (1 − f) log(1 + eˢ); at least 0, below 1.
-    latent_floor: the least standard deviation f of z, v = f + (1 − f) sigmoid(s).
-    samples: the number of draws of z in a call.
-    bound, loss_samples: the loss is this bound, "elbo" or "importance_weighted", from so many draws of z.
     pooling: "mean" or "sum" of φ over the context.
-    deviation: how σ comes from s and the floor, "softplus" as above, "exp" or "softplus_variance", see `normal_of`.
-    objective: what `loss` is, see `LatentModel.loss`: "targets", "deepmind" or "tnp_pytorch".
+    Other options: those of `LatentModel`.
 
     LatentNP(deterministic=True, floor=0.1, latent_floor=0.1) is the baseline NP of TNP-pytorch. With after=0 there is
     no ρ: r is the mean of φ, and so are m and s of z.
@@ -326,27 +321,11 @@ class LatentNP(LatentModel):
         after: int = 2,
         decoder: int = 3,
         activation: Callable = relu,
-        floor: float = 0.0,
-        latent_floor: float = 0.0,
-        samples: int = 16,
-        loss_samples: int = 4,
-        bound: str = "elbo",
         pooling: str = "mean",
-        deviation: str = "softplus",
-        objective: str = "targets",
         rng: np.random.Generator,
+        **options: Any,
     ):
-        super().__init__(
-            dx,
-            dy,
-            floor=floor,
-            latent_floor=latent_floor,
-            samples=samples,
-            loss_samples=loss_samples,
-            bound=bound,
-            deviation=deviation,
-            objective=objective,
-        )
+        super().__init__(dx, dy, **options)
         check_positive_counts(type(self).__name__, latent=latent, before=before, decoder=decoder)
         like: dict[str, Any] = {"before": before, "after": after, "pooling": pooling, "activation": activation}
 

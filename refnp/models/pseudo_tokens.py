@@ -23,6 +23,7 @@ Transcription: tests/transcriptions/tnp.py.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,10 @@ from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
 from refnp.layers.module import Module
-from refnp.models.checks import DEVIATIONS, check_deviation, check_flagged, check_floor, check_positive_counts
-from refnp.models.neural_process import NeuralProcess, for_every_query, mean_of_present
+from refnp.models.checks import check_flagged, check_positive_counts
+from refnp.models.neural_process import for_every_query, mean_of_present
 from refnp.models.te_tnp import TranslationLayer, tokens
-from refnp.models.tnp import exponential_normal
+from refnp.models.tnp import ReadOff
 from refnp.models.transformer_layers import EncoderLayer
 
 FORMS = ("induced", "perceiver")
@@ -48,24 +49,20 @@ class PseudoLayer(Module):
     targets `read` them, and the context gets back what they `spread` ("induced", not in the last layer, where it may be
     kept all the same).
 
-    `make(moves)` is called for each part: a layer in which tokens attend to others; `moves` says whether the places of
-    the first, if they have any, are of use after it.
+    `make(moves=…)` makes each part, a layer in which tokens attend to others; `moves` says whether the places of the
+    first, if they have any, are of use after it.
     """
 
     def __init__(self, make: Callable, form: str, last: bool, last_spread: bool = False):
-        self.collect = make(True)
-        self.mix = make(True) if form == "perceiver" else None
-        self.read = make(not last)
-        self.spread = make(True) if form == "induced" and (last_spread or not last) else None
+        self.collect = make(moves=True)
+        self.mix = make(moves=True) if form == "perceiver" else None
+        self.read = make(moves=not last)
+        self.spread = make(moves=True) if form == "induced" and (last_spread or not last) else None
         self.last = last
 
 
-class PseudoTNP(NeuralProcess):
-    """A TNP with pseudo-tokens: y_n ~ N(μ_n, σ_n²), each target alone, [μ_n, s_n] = MLP(target token n).
-
-    Tokens are MLP([x, y, 1]) for the context and MLP([x, 0, 0]) for targets.
-    Shapes: context_x (B, M, dx), context_y (B, M, dy), target_x (B, N, dx), context_mask (B, M) → Normal with mean and
-    std (B, N, dy). A context may be empty: pseudo-tokens then attend to nothing, which adds 0.
+class PseudoTokens(ReadOff):
+    """What TNPs with pseudo-tokens have in common.
 
     dx, dy: the sizes of x and of y.
     pseudo_tokens: K, how many there are.
@@ -74,15 +71,12 @@ class PseudoTNP(NeuralProcess):
     features, heads, hidden: the width D of a token, the heads of its attention, the hidden units of feed-forward
         networks and of the MLP that reads off μ and σ.
     layers: the number of layers.
-    embedding_depth, predictor_depth: the number of linear maps of the MLPs that embed tokens, and that read off μ and
-        σ, relu between them.
+    embedding_depth: the number of linear maps of the MLP that embeds tokens, relu between them.
     flagged: which tokens have 1 in the place of the flag, those of the "context" or of the "targets".
     last_spread: the last layer too has what gives the context back what pseudo-tokens know, which nothing uses; stored
         for the code of TE-TNP, which has it.
     norm: "pre" or "post", LayerNorm before or after a sub-layer.
-    floor: the least σ. σ = exp(s) without one, f + (1 − f) log(1 + exp(s)) with floor f.
-    deviation: how σ comes from s and the floor; as above ("published"), or "softplus", "exp" or "softplus_variance" as
-        in `normal_of`.
+    Other options: those of `ReadOff`.
 
     Raises ValueError for other names, counts below 1 or a floor outside [0, 1); when called, for shapes that disagree,
     or NaN or infinity in what is present; TypeError for a mask that is not boolean.
@@ -90,8 +84,10 @@ class PseudoTNP(NeuralProcess):
 
     def __init__(
         self,
-        dx: int = 1,
-        dy: int = 1,
+        dx: int,
+        dy: int,
+        make: Callable,
+        spread: float | None,
         *,
         pseudo_tokens: int = 32,
         form: str = "induced",
@@ -99,7 +95,7 @@ class PseudoTNP(NeuralProcess):
         heads: int = 4,
         hidden: int = 128,
         layers: int = 5,
-        embedding_depth: int = 4,
+        embedding_depth: int,
         norm: str = "pre",
         floor: float = 0.0,
         deviation: str = "published",
@@ -108,20 +104,38 @@ class PseudoTNP(NeuralProcess):
         last_spread: bool = False,
         rng: np.random.Generator,
     ):
+        """`make` makes the part of a layer in which some tokens attend to others; `spread` is None without places."""
         super().__init__(dx, dy)
-        check_options("PseudoTNP", form, floor, pseudo_tokens, layers, embedding_depth)
-        check_deviation("PseudoTNP", deviation, ("published", *DEVIATIONS))
-        check_positive_counts("PseudoTNP", predictor_depth=predictor_depth)
-        check_flagged("PseudoTNP", flagged)
+        name = type(self).__name__
+        if form not in FORMS:
+            raise ValueError(f"{name}: form is {form!r}; use 'induced' or 'perceiver'")
+        check_positive_counts(name, pseudo_tokens=pseudo_tokens, layers=layers, embedding_depth=embedding_depth)
+        check_flagged(name, flagged)
         self.pseudo_tokens = Parameter(rng.normal(size=(pseudo_tokens, features)))
-        self.embedder = MLP([dx + dy + 1, *[features] * embedding_depth], rng=rng)
+        if spread is not None:
+            self.pseudo_places = Parameter(spread * rng.normal(size=(pseudo_tokens, dx)))
+        of_x = dx if spread is None else 0
+        self.embedder = MLP([of_x + dy + 1, *[features] * embedding_depth], rng=rng)
+        of_kind = partial(make, features, heads, hidden, norm=norm, rng=rng)
+        self.layers = [PseudoLayer(of_kind, form, i == layers - 1, last_spread) for i in range(layers)]
+        self.add_predictor((features, hidden), floor, deviation, predictor_depth, rng)
+        self.flagged = flagged
 
-        def make(moves):
-            return EncoderLayer(features, heads, hidden, norm=norm, rng=rng)
 
-        self.layers = [PseudoLayer(make, form, i == layers - 1, last_spread) for i in range(layers)]
-        self.predictor = MLP([features, *[hidden] * (predictor_depth - 1), 2 * dy], rng=rng)
-        self.floor, self.deviation, self.flagged = floor, deviation, flagged
+class PseudoTNP(PseudoTokens):
+    """A TNP with pseudo-tokens: y_n ~ N(μ_n, σ_n²), each target alone, [μ_n, s_n] = MLP(target token n).
+
+    Tokens are MLP([x, y, 1]) for the context and MLP([x, 0, 0]) for targets.
+    Shapes: context_x (B, M, dx), context_y (B, M, dy), target_x (B, N, dx), context_mask (B, M) → Normal with mean and
+    std (B, N, dy). A context may be empty: pseudo-tokens then attend to nothing, which adds 0.
+    Options: those of `PseudoTokens`.
+    """
+
+    def __init__(self, dx: int = 1, dy: int = 1, *, embedding_depth: int = 4, **options: Any):
+        def layer(*sizes, moves, **of_layer):
+            return EncoderLayer(*sizes, **of_layer)
+
+        super().__init__(dx, dy, layer, None, embedding_depth=embedding_depth, **options)
 
     def __call__(
         self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
@@ -137,10 +151,10 @@ class PseudoTNP(NeuralProcess):
             u = u if layer.mix is None else layer.mix(u)
             target = layer.read(target, u)  # (B, N, D)
             context = context if layer.spread is None or layer.last else layer.spread(context, u)  # (B, M, D)
-        return exponential_normal(self.predictor(target), self.floor, self.deviation)
+        return self.read_off(target)
 
 
-class PseudoTETNP(NeuralProcess):
+class PseudoTETNP(PseudoTokens):
     """A translation equivariant TNP with pseudo-tokens, which have places: y_n ~ N(μ_n, σ_n²), each target alone.
 
     Tokens are MLP([y, 1]) for the context and MLP([0, 0]) for targets; pseudo-token k begins at the mean place of the
@@ -149,31 +163,12 @@ class PseudoTETNP(NeuralProcess):
     Shapes: context_x (B, M, dx), context_y (B, M, dy), target_x (B, N, dx), context_mask (B, M) → Normal with mean and
     std (B, N, dy). A context may be empty: its targets attend to nothing.
 
-    dx, dy: the sizes of x and of y.
-    pseudo_tokens: K, how many there are.
     spread: the standard deviation of v_k before training, in units of x.
-    form: "induced", where the context attends to the pseudo-tokens too, or "perceiver", where these attend to each
-        other.
-    features, heads, hidden: the width D of a token, the heads of its attention, the hidden units of feed-forward
-        networks and of the MLP that reads off μ and σ.
-    layers: the number of layers.
-    kernel: the hidden widths of the MLP that weighs pairs.
-    length_scale: the distance over which it varies at first.
-    embedding_depth, predictor_depth: the number of linear maps of the MLPs that embed tokens, and that read off μ and
-        σ, relu between them.
-    flagged: which tokens have 1 in the place of the flag, those of the "context" or of the "targets".
-    last_spread: the last layer too has what gives the context back what pseudo-tokens know, which nothing uses; stored
-        for the code of TE-TNP, which has it.
     moves: layers move the tokens that attend, as far as their places are of use after it.
-    movement: the hidden widths of the MLP φ that moves them.
-    norm: "pre" or "post", LayerNorm before or after a sub-layer.
-    floor: the least σ. σ = exp(s) without one, f + (1 − f) log(1 + exp(s)) with floor f.
-    deviation: how σ comes from s and the floor; as above ("published"), or "softplus", "exp" or "softplus_variance" as
-        in `normal_of`.
+    kernel, length_scale, movement: of `TranslationAttention`.
+    Other options: those of `PseudoTokens`.
 
-    Raises ValueError for other names, counts below 1, a spread that is negative or not finite or a floor outside
-    [0, 1); when called, for shapes that disagree, or NaN or infinity in what is present; TypeError for a mask that is
-    not boolean.
+    Raises ValueError for a spread that is negative or not finite, and as `PseudoTokens` does.
     """
 
     def __init__(
@@ -181,44 +176,23 @@ class PseudoTETNP(NeuralProcess):
         dx: int = 1,
         dy: int = 1,
         *,
-        pseudo_tokens: int = 32,
         spread: float = 1.0,
-        form: str = "induced",
-        features: int = 64,
-        heads: int = 4,
-        hidden: int = 128,
-        layers: int = 5,
         kernel: Sequence[int] = (32, 32),
         length_scale: float = 0.1,
-        embedding_depth: int = 2,
         moves: bool = True,
         movement: Sequence[int] = (16,),
-        norm: str = "pre",
-        floor: float = 0.0,
-        deviation: str = "published",
-        predictor_depth: int = 2,
-        flagged: str = "context",
-        last_spread: bool = False,
-        rng: np.random.Generator,
+        embedding_depth: int = 2,
+        **options: Any,
     ):
-        super().__init__(dx, dy)
-        check_options("PseudoTETNP", form, floor, pseudo_tokens, layers, embedding_depth)
-        check_deviation("PseudoTETNP", deviation, ("published", *DEVIATIONS))
-        check_positive_counts("PseudoTETNP", predictor_depth=predictor_depth)
-        check_flagged("PseudoTETNP", flagged)
         if not 0 <= spread < np.inf:
             raise ValueError(f"PseudoTETNP: spread is {spread}; it must be finite and not negative, in units of x")
-        self.pseudo_tokens = Parameter(rng.normal(size=(pseudo_tokens, features)))
-        self.pseudo_places = Parameter(spread * rng.normal(size=(pseudo_tokens, dx)))
-        self.embedder = MLP([dy + 1, *[features] * embedding_depth], rng=rng)
-        like: dict[str, Any] = {"dx": dx, "kernel": kernel, "length_scale": length_scale, "norm": norm, "rng": rng}
+        of_pairs: dict[str, Any] = {"dx": dx, "kernel": kernel, "length_scale": length_scale, "movement": movement}
+        useful = moves
 
-        def make(useful):
-            return TranslationLayer(features, heads, hidden, moves=moves and useful, movement=movement, **like)
+        def layer(*sizes, moves, **of_layer):
+            return TranslationLayer(*sizes, moves=moves and useful, **of_pairs, **of_layer)
 
-        self.layers = [PseudoLayer(make, form, i == layers - 1, last_spread) for i in range(layers)]
-        self.predictor = MLP([features, *[hidden] * (predictor_depth - 1), 2 * dy], rng=rng)
-        self.floor, self.deviation, self.flagged = floor, deviation, flagged
+        super().__init__(dx, dy, layer, spread, embedding_depth=embedding_depth, **options)
 
     def __call__(
         self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
@@ -238,7 +212,7 @@ class PseudoTETNP(NeuralProcess):
             target = at_their_places(layer.read, target, u, any_there)
             if layer.spread is not None and not layer.last:
                 context = at_their_places(layer.spread, context, u, None)
-        return exponential_normal(self.predictor(target[0]), self.floor, self.deviation)
+        return self.read_off(target[0])
 
 
 def at_their_places(layer: TranslationLayer, x: tuple, keys: tuple, mask: np.ndarray | None) -> tuple:
@@ -262,11 +236,3 @@ def origin(context_x: Array | Tensor, mask: np.ndarray) -> Array:
 def in_every_task(parameter: Array | Tensor, tasks: int) -> Array | Tensor:
     """(K, D) for each of B tasks: (B, K, D)."""
     return ag.broadcast_to(parameter, (tasks, *parameter.shape))
-
-
-def check_options(name: str, form: str, floor: float, pseudo_tokens: int, layers: int, embedding_depth: int) -> None:
-    """ValueError that names the option that does not fit."""
-    if form not in FORMS:
-        raise ValueError(f"{name}: form is {form!r}; use 'induced' or 'perceiver'")
-    check_positive_counts(name, pseudo_tokens=pseudo_tokens, layers=layers, embedding_depth=embedding_depth)
-    check_floor(name, floor)

@@ -15,7 +15,6 @@ different ones: `untied`.
 Transcription: tests/transcriptions/tnp.py.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,11 +25,11 @@ from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
 from refnp.layers.masks import without_unread
-from refnp.layers.module import Module
+from refnp.layers.module import Module, options_of
 from refnp.layers.translation_attention import TranslationAttention
-from refnp.models.checks import DEVIATIONS, check_deviation, check_flagged, check_floor, check_positive_counts
-from refnp.models.neural_process import NeuralProcess, for_every_query
-from refnp.models.tnp import exponential_normal
+from refnp.models.checks import check_flagged, check_positive_counts
+from refnp.models.neural_process import for_every_query
+from refnp.models.tnp import ReadOff
 from refnp.models.transformer_layers import Residual
 
 
@@ -38,32 +37,23 @@ class TranslationLayer(Module):
     """Translation equivariant attention and a feed-forward network of `hidden` units, each in a residual connection.
 
     Shapes: x (B, N, D), keys (B, M, D), differences (B, N, M, dx), mask (..., N, M) → (x (B, N, D), Δx (B, N, dx) or
-    None). With norm="pre" keys go through the same LayerNorm as queries. `kernel`, `length_scale`, `squares`,
-    `normalization`, `bias`, `moves` and `movement` are those of `TranslationAttention`; `eps` that of LayerNorm.
+    None). With norm="pre" keys go through the same LayerNorm as queries; `eps` is its ε.
+    Other options: those of `TranslationAttention`.
     """
 
+    @options_of(TranslationAttention)
     def __init__(
         self,
         features: int,
         heads: int,
         hidden: int,
         *,
-        dx: int = 1,
-        kernel: Sequence[int] = (32, 32),
-        length_scale: float = 0.1,
-        squares: bool = False,
-        normalization: str = "softmax",
-        bias: bool = False,
-        moves: bool = False,
-        movement: Sequence[int] = (16,),
         norm: str = "pre",
         eps: float = 1e-5,
         rng: np.random.Generator,
+        **options: Any,
     ):
-        of_pairs: dict[str, Any] = {"kernel": kernel, "length_scale": length_scale, "squares": squares}
-        options: dict[str, Any] = {"normalization": normalization, "bias": bias, "moves": moves}
-        options |= {"movement": movement}
-        self.attention = TranslationAttention(features, heads, dx=dx, **of_pairs, **options, rng=rng)
+        self.attention = TranslationAttention(features, heads, rng=rng, **options)
         self.around_attention = Residual(features, norm=norm, dropout=0.0, eps=eps)
         self.feed_forward = MLP([features, hidden, features], rng=rng)
         self.around_feed_forward = Residual(features, norm=norm, dropout=0.0, eps=eps)
@@ -84,7 +74,7 @@ class TranslationLayer(Module):
         return self.around_feed_forward(self.feed_forward, x), step
 
 
-class TETNP(NeuralProcess):
+class TETNP(ReadOff):
     """TE-TNP: y_n ~ N(μ_n, σ_n²), each target alone, from values and differences of places.
 
     Shapes: context_x (B, M, dx), context_y (B, M, dy), target_x (B, N, dx), context_mask (B, M) → Normal with mean and
@@ -94,28 +84,19 @@ class TETNP(NeuralProcess):
     features, heads, hidden: the width D of a token, the heads of its attention, the hidden units of feed-forward
         networks and of the MLP that reads off μ and σ.
     layers: the number of layers.
-    kernel: the hidden widths of the MLP that weighs pairs.
-    length_scale: the distance over which it varies at first.
-    squares: it is also given the squares of differences.
-    normalization: which weights are made of logits: "softmax", "sink" or "sum", as `TranslationAttention` has them.
-    bias: the linear maps of queries, keys and values have biases, as those of a TNP have.
-    embedding_depth, predictor_depth: the number of linear maps of the MLPs that embed tokens, and that read off μ and
-        σ, relu between them.
+    embedding_depth: the number of linear maps of the MLP that embeds tokens, relu between them.
     flagged: which tokens have 1 in the place of the flag, those of the "context" or of the "targets".
     moves: every layer but the last moves the tokens as well; with `updated` the last one moves the context.
-    movement: the hidden widths of the MLP φ that moves them.
-    norm: "pre" or "post", LayerNorm before or after a sub-layer.
     untied: the targets' tokens have layers of their own; else one layer serves all tokens.
     updated: the targets' tokens attend to what a layer has made of the context, where it has moved it; else to what it
         was given.
-    floor: the least σ. σ = exp(s) without one, f + (1 − f) log(1 + exp(s)) with floor f.
-    deviation: how σ comes from s and the floor; as above ("published"), or "softplus", "exp" or "softplus_variance" as
-        in `normal_of`.
+    Other options: those of `TranslationLayer` and of `ReadOff`.
 
     Raises ValueError for shapes that disagree, or NaN or infinity in what is present; TypeError for a mask that is not
     boolean.
     """
 
+    @options_of(TranslationLayer, without=("dx",))
     def __init__(
         self,
         dx: int = 1,
@@ -125,15 +106,8 @@ class TETNP(NeuralProcess):
         heads: int = 4,
         hidden: int = 128,
         layers: int = 5,
-        kernel: Sequence[int] = (32, 32),
-        length_scale: float = 0.1,
-        squares: bool = False,
-        normalization: str = "softmax",
-        bias: bool = False,
         embedding_depth: int = 2,
         moves: bool = False,
-        movement: Sequence[int] = (16,),
-        norm: str = "pre",
         untied: bool = False,
         updated: bool = False,
         floor: float = 0.0,
@@ -141,24 +115,23 @@ class TETNP(NeuralProcess):
         predictor_depth: int = 2,
         flagged: str = "context",
         rng: np.random.Generator,
+        **options: Any,
     ):
         super().__init__(dx, dy)
-        check_positive_counts("TETNP", layers=layers, embedding_depth=embedding_depth, predictor_depth=predictor_depth)
+        check_positive_counts("TETNP", layers=layers, embedding_depth=embedding_depth)
         check_flagged("TETNP", flagged)
-        check_floor("TETNP", floor)
-        check_deviation("TETNP", deviation, ("published", *DEVIATIONS))
         self.embedder = MLP([dy + 1, *[features] * embedding_depth], rng=rng)
-        like: dict[str, Any] = {"dx": dx, "kernel": kernel, "length_scale": length_scale, "norm": norm, "rng": rng}
-        like |= {"squares": squares, "normalization": normalization, "bias": bias, "movement": movement}
+        options |= {"dx": dx, "rng": rng}
 
         def stack(count, moving):
-            return [TranslationLayer(features, heads, hidden, moves=moves and i < moving, **like) for i in range(count)]
+            moved = [moves and i < moving for i in range(count)]
+            return [TranslationLayer(features, heads, hidden, moves=one, **options) for one in moved]
 
         self.layers = stack(layers - (untied and not updated), layers if updated else layers - 1)
         self.reading_layers = stack(layers, layers - 1) if untied else None
         self.apart, self.updated = untied or updated, updated
-        self.predictor = MLP([features, *[hidden] * (predictor_depth - 1), 2 * dy], rng=rng)
-        self.floor, self.deviation, self.flagged = floor, deviation, flagged
+        self.add_predictor((features, hidden), floor, deviation, predictor_depth, rng)
+        self.flagged = flagged
 
     def __call__(
         self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
@@ -169,14 +142,15 @@ class TETNP(NeuralProcess):
         differences = x[:, :, None] - context_x[:, None]  # (B, M+N, M, dx)
         z = self.embedder(tokens(context_y, target_x.shape[1], self.flagged))  # (B, M+N, D)
         if self.apart:
-            z = self._encode_apart(z[:, :m], z[:, m:], differences[:, :m], differences[:, m:], allowed)
-            return exponential_normal(self.predictor(z), self.floor, self.deviation)
+            return self.read_off(
+                self._encode_apart(z[:, :m], z[:, m:], differences[:, :m], differences[:, m:], allowed)
+            )
         for layer in self.layers[:-1]:
             z, step = layer(z, z[:, :m], differences, mask=allowed)  # (B, M+N, D), (B, M+N, dx)
             if step is not None:  # of differences, not of places: a shift has no part in what is rounded
                 differences = moved(differences, step, step[:, :m])  # (B, M+N, M, dx)
         z, _ = self.layers[-1](z[:, m:], z[:, :m], differences[:, m:], mask=allowed)  # (B, N, D), ()
-        return exponential_normal(self.predictor(z), self.floor, self.deviation)
+        return self.read_off(z)
 
     def _encode_apart(
         self,

@@ -145,11 +145,6 @@ class TNP(NeuralProcess):
     flag: tokens have one number more, 1 where y was observed and 0 where not. Without it y = 0 also stands for
         "not known": a context point at 0 and a target are the same token.
     flagged: with flag, which tokens have 1 there: "context", those with a known y, or "targets", the others.
-    predictor_depth: the number of linear maps of the MLP that reads off μ and σ.
-    floor: the least σ. σ = exp(s) without one, f + (1 − f) log(1 + exp(s)) with floor f; 0.05 is `bound_std` of
-        TNP-pytorch.
-    deviation: how σ comes from s and the floor; as above ("published"), or "softplus", "exp" or "softplus_variance" as
-        in `normal_of`.
     """
 
     def __init__(
@@ -163,25 +158,16 @@ class TNP(NeuralProcess):
         layers: int = 6,
         embedding_depth: int = 4,
         flag: bool = False,
-        floor: float = 0.0,
         norm: str = "post",
         untied: bool = False,
         updated: bool = False,
-        deviation: str = "published",
-        predictor_depth: int = 2,
         flagged: str = "context",
         rng: np.random.Generator,
     ):
         super().__init__(dx, dy)
-        check_positive_counts(
-            type(self).__name__, layers=layers, embedding_depth=embedding_depth, predictor_depth=predictor_depth
-        )
+        check_positive_counts(type(self).__name__, layers=layers, embedding_depth=embedding_depth)
         check_flagged(type(self).__name__, flagged)
-        check_floor(type(self).__name__, floor)
-        check_deviation(type(self).__name__, deviation, ("published", *DEVIATIONS))
-        self.features, self.hidden, self.flag = features, hidden, flag
-        self.floor, self.deviation = floor, deviation
-        self.predictor_depth, self.flagged = predictor_depth, flagged
+        self.features, self.hidden, self.flag, self.flagged = features, hidden, flag, flagged
         self.embedder = MLP([dx + dy + flag, *[features] * embedding_depth], rng=rng)
 
         def stack(count):
@@ -191,10 +177,6 @@ class TNP(NeuralProcess):
         self.layers = stack(layers - (untied and not updated))
         self.reading_layers = stack(layers) if untied else None
         self.apart, self.updated = untied or updated, updated
-        self.add_predictor(rng)
-
-    def add_predictor(self, rng: np.random.Generator) -> None:
-        """Assign the `predictor` of a model that reads off all of its answer with one MLP."""
 
     def attention_mask(self, contexts: int, targets: int) -> np.ndarray:
         """Who may attend to whom, among the tokens of M context points and N targets: `diagonal_mask`, (M+N, M+N)."""
@@ -257,42 +239,61 @@ class TNP(NeuralProcess):
         return self.encode(self.observed(context_x, context_y), self.unobserved(target_x), mask)
 
 
-class TNPD(TNP):
+class ReadOff(NeuralProcess):
+    """What models have in common that predict each target alone: y_n ~ N(μ_n, σ_n²), [μ_n, s_n] = MLP(target token n).
+
+    predictor_depth: the number of linear maps of the MLP, relu between them.
+    floor: the least σ. σ = exp(s) without one, f + (1 − f) log(1 + exp(s)) with floor f; 0.05 is `bound_std` of
+        TNP-pytorch.
+    deviation: how σ comes from s and the floor; as above ("published"), or "softplus", "exp" or "softplus_variance" as
+        in `normal_of`.
+    """
+
+    def add_predictor(
+        self, widths: tuple[int, int], floor: float, deviation: str, predictor_depth: int, rng: np.random.Generator
+    ) -> None:
+        """Assign the MLP, of `widths` D and hidden, and how σ is made. ValueError for options that do not fit."""
+        check_positive_counts(type(self).__name__, predictor_depth=predictor_depth)
+        check_floor(type(self).__name__, floor)
+        check_deviation(type(self).__name__, deviation, ("published", *DEVIATIONS))
+        features, hidden = widths
+        self.predictor = MLP([features, *[hidden] * (predictor_depth - 1), 2 * self.dy], rng=rng)
+        self.floor, self.deviation = floor, deviation
+
+    def read_off(self, z: Array | Tensor) -> Normal:
+        """The distribution (B, N, dy) of targets from their tokens after all layers, (B, N, D)."""
+        return exponential_normal(self.predictor(z), self.floor, self.deviation)
+
+
+class TNPD(ReadOff, TNP):
     """TNP-D: y_n ~ N(μ_n, σ_n²), each target alone, [μ_n, s_n] = MLP(target token n).
 
     Shapes: context_x (B, M, dx), context_y (B, M, dy), target_x (B, N, dx), context_mask (B, M) → Normal with mean and
     std (B, N, dy). A context may be empty, M = 0 or all masked: targets then attend to nothing, which adds 0.
 
-    dx, dy: the sizes of x and of y.
-    features, heads, hidden: the width D of a token, the heads of its attention, the hidden units of feed-forward
-        networks and of the MLPs that read off the answer.
-    layers: the number of encoder layers.
-    norm: "post" or "pre", LayerNorm after or before a sub-layer.
-    untied: tokens that are read off have layers of their own; else one layer serves all tokens.
-    updated: tokens that are read off attend to what a layer has made of the others; else to what it was given.
-    embedding_depth: the number of linear maps of the embedding MLP, relu between them.
-    flag: tokens have one number more, 1 where y was observed and 0 where not; with flagged="targets" 0 and 1.
-    predictor_depth: the number of linear maps of the MLP that reads off μ and σ.
-    floor: the least σ. σ = exp(s) without one, f + (1 − f) log(1 + exp(s)) with floor f.
-    deviation: how σ comes from s and the floor; as above ("published"), or "softplus", "exp" or "softplus_variance" as
-        in `normal_of`.
+    Options: those of `TNP` and of `ReadOff`.
     Raises ValueError for shapes that disagree, or NaN or infinity in what is present; TypeError for a mask that is not
     boolean.
     """
 
-    def add_predictor(self, rng: np.random.Generator) -> None:
-        """The MLP of μ_n and s_n."""
-        widths = [self.hidden] * (self.predictor_depth - 1)
-        self.predictor = MLP([self.features, *widths, 2 * self.dy], rng=rng)
+    def __init__(
+        self,
+        dx: int = 1,
+        dy: int = 1,
+        *,
+        floor: float = 0.0,
+        deviation: str = "published",
+        predictor_depth: int = 2,
+        rng: np.random.Generator,
+        **options: Any,
+    ):
+        super().__init__(dx, dy, rng=rng, **options)
+        self.add_predictor((self.features, self.hidden), floor, deviation, predictor_depth, rng)
 
     def __call__(
         self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
     ) -> Normal:
         return self.read_off(self.targets_given(*self.sets(context_x, context_y, target_x, context_mask)))
-
-    def read_off(self, z: Array | Tensor) -> Normal:
-        """The distribution (B, N, dy) of targets from their tokens after all layers, (B, N, D)."""
-        return exponential_normal(self.predictor(z), self.floor, self.deviation)
 
 
 class TNPA(TNPD):
@@ -302,20 +303,6 @@ class TNPA(TNPD):
     Its parameters are those of TNP-D, and so is its answer for the first target. The loss is
     −(1/n) log p(y_1 … y_N | C), added up over the batch, n the targets present: a joint likelihood, not to be compared
     with TNP-D's marginal one.
-
-    dx, dy: the sizes of x and of y.
-    features, heads, hidden: the width D of a token, the heads of its attention, the hidden units of feed-forward
-        networks and of the MLPs that read off the answer.
-    layers: the number of encoder layers.
-    norm: "post" or "pre", LayerNorm after or before a sub-layer.
-    untied: tokens that are read off have layers of their own; else one layer serves all tokens.
-    updated: tokens that are read off attend to what a layer has made of the others; else to what it was given.
-    embedding_depth: the number of linear maps of the embedding MLP, relu between them.
-    flag: tokens have one number more, 1 where y was observed and 0 where not; with flagged="targets" 0 and 1.
-    predictor_depth: the number of linear maps of the MLP that reads off μ and σ.
-    floor: the least σ. σ = exp(s) without one, f + (1 − f) log(1 + exp(s)) with floor f.
-    deviation: how σ comes from s and the floor; as above ("published"), or "softplus", "exp" or "softplus_variance" as
-        in `normal_of`.
     """
 
     joint_loss = True
@@ -419,15 +406,7 @@ class TNPND(TNP):
     covariance: "low_rank" or "cholesky".
     floor: with "cholesky" the diagonal of L is f + (1 − f) tanh(·), 0.05 is `bound_std` of TNP-pytorch; "low_rank" has
         none.
-    dx, dy: the sizes of x and of y.
-    features, heads, hidden: the width D of a token, the heads of its attention, the hidden units of feed-forward
-        networks and of the MLPs that read off the answer.
-    layers: the number of encoder layers.
-    norm: "post" or "pre", LayerNorm after or before a sub-layer.
-    untied: tokens that are read off have layers of their own; else one layer serves all tokens.
-    updated: tokens that are read off attend to what a layer has made of the others; else to what it was given.
-    embedding_depth: the number of linear maps of the embedding MLP, relu between them.
-    flag: tokens have one number more, 1 where y was observed and 0 where not.
+    Other options: those of `TNP`.
 
     Raises ValueError for another covariance or a floor that does not fit; when called, for shapes that disagree, or NaN
     or infinity in what is present; TypeError for a mask that is not boolean.   Source: Nguyen & Grover (2022) §3.3.
@@ -447,16 +426,12 @@ class TNPND(TNP):
         features: int = 64,
         heads: int = 4,
         hidden: int = 128,
-        layers: int = 6,
-        embedding_depth: int = 4,
-        flag: bool = False,
         norm: str = "post",
-        untied: bool = False,
-        updated: bool = False,
         mean_depth: int = 2,
         projector_depth: int = 4,
         diagonal_depth: int = 4,
         rng: np.random.Generator,
+        **options: Any,
     ):
         if covariance not in ("low_rank", "cholesky"):
             raise ValueError(f"TNPND: covariance is {covariance!r}; use 'low_rank' or 'cholesky'")
@@ -466,27 +441,13 @@ class TNPND(TNP):
             raise ValueError(f"TNPND: rank {rank} must be positive, target_layers {target_layers} not negative")
         depths = {"mean_depth": mean_depth, "projector_depth": projector_depth, "diagonal_depth": diagonal_depth}
         check_positive_counts("TNPND", **depths)
-        super().__init__(
-            dx,
-            dy,
-            features=features,
-            heads=heads,
-            hidden=hidden,
-            layers=layers,
-            embedding_depth=embedding_depth,
-            flag=flag,
-            floor=floor,
-            norm=norm,
-            untied=untied,
-            updated=updated,
-            rng=rng,
-        )
+        super().__init__(dx, dy, features=features, heads=heads, hidden=hidden, norm=norm, rng=rng, **options)
         self.mean = MLP([features, *[hidden] * (mean_depth - 1), dy], rng=rng)
         self.target_layers = [EncoderLayer(features, heads, hidden, norm=norm, rng=rng) for _ in range(target_layers)]
         self.projector = MLP([features, *[hidden] * (projector_depth - 1), rank * dy], rng=rng)
         low_rank = covariance == "low_rank"
         self.diagonal = MLP([features, *[hidden] * (diagonal_depth - 1), dy], rng=rng) if low_rank else None
-        self.rank = rank
+        self.rank, self.floor = rank, floor
 
     def __call__(
         self,

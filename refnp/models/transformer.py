@@ -13,21 +13,19 @@ it is given a causal mask; refnp's does with `causal=False`.
 Transcription: tests/transcriptions/transformer.py.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from refnp.autograd import matmul, swapaxes
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.activation import relu
 from refnp.layers.linear import Embedding, Linear
 from refnp.layers.masks import combine
-from refnp.layers.module import Module
+from refnp.layers.module import Module, options_of
 from refnp.layers.positions.absolute import SinusoidalPositions
 from refnp.layers.regularization import dropout as drop
 from refnp.models.transformer_layers import LayerState
-from refnp.models.transformer_stacks import Decoder, Encoder, Relative
+from refnp.models.transformer_stacks import Decoder, Encoder
 
 
 class Transformer(Module):
@@ -38,13 +36,11 @@ class Transformer(Module):
     Shapes: source (..., M) and target (..., N) integers → logits (..., N, V).
 
     features, heads, hidden: the width D of a token, the heads of each attention, the hidden units of the feed-forward
-        networks; head_features, head_value_features: the width of queries and keys, and of values, in a head.
-    encoder_layers, decoder_layers: how many; norm, activation, dropout, eps, final_norm: of the stacks, `Encoder` and
-        `Decoder`.
+        networks.
+    encoder_layers, decoder_layers: how many; dropout, and other options: of the stacks, `Encoder` and `Decoder`.
     bias: with False no linear map has a bias, the last one included, and no LayerNorm a shift.
     causal: with False a target token attends to all others, also to later ones; words are not decoded one by one then.
-    positions: added to embeddings (None: not at all). relative: gives the relative positions of each layer's
-        self-attention.
+    positions: added to embeddings (None: not at all).
     tied: "none", "output" (the last map is the target embedding, transposed) or "all" (one table for source, target and
         output, as Vaswani et al. have it).
 
@@ -63,6 +59,7 @@ class Transformer(Module):
     Source: Sivaraya (2023) §1.2 to §1.8.
     """
 
+    @options_of(Encoder)
     def __init__(
         self,
         source_vocabulary: int,
@@ -73,19 +70,13 @@ class Transformer(Module):
         hidden: int = 2048,
         encoder_layers: int = 6,
         decoder_layers: int = 6,
-        norm: str = "post",
-        activation: Callable = relu,
         dropout: float = 0.1,
-        eps: float = 1e-5,
         bias: bool = True,
-        head_features: int | None = None,
-        head_value_features: int | None = None,
         causal: bool = True,
         positions: Module | None = SinusoidalPositions(),  # noqa: B008  (it has no state)
-        relative: Relative = None,
-        final_norm: bool | None = None,
         tied: str = "none",
         rng: np.random.Generator,
+        **options: Any,
     ):
         if tied not in ("none", "output", "all"):
             raise ValueError(f"Transformer: tied is {tied!r}; use 'none', 'output' or 'all'")
@@ -94,9 +85,7 @@ class Transformer(Module):
                 f"Transformer: vocabularies of {source_vocabulary} and {target_vocabulary} cannot share one table; "
                 "make one vocabulary of both languages, or use tied='output'"
             )
-        options: dict[str, Any] = {"norm": norm, "activation": activation, "dropout": dropout, "eps": eps, "bias": bias}
-        options |= {"head_features": head_features, "head_value_features": head_value_features}
-        options |= {"relative": relative, "final_norm": final_norm, "rng": rng}
+        options |= {"dropout": dropout, "bias": bias, "rng": rng}
         sizes = (features, heads, hidden)
         self.target_embedding = Embedding(target_vocabulary, features, scaled=True, rng=rng)
         self.source_embedding = self.target_embedding

@@ -59,7 +59,15 @@ class Residual(Module):
 class TransformerLayer(Module):
     """What encoder and decoder layers have in common; a decoder layer has `memory_features`, others None.
 
-    Their docstrings say what the options are.
+    features, heads, hidden: the width D of a token, the heads of each attention, the hidden units of the
+        feed-forward network.
+    norm: "post" or "pre", LayerNorm after or before a sub-layer; eps: its ε.
+    activation: of the feed-forward network, FFN(x) = W₂ f(W₁ x + b₁) + b₂.
+    dropout: the probability with which an output of a sub-layer is dropped in training.
+    bias: with False no linear map has a bias and no LayerNorm a shift.
+    head_features, head_value_features: the width of queries and keys, and of values, in a head; D/heads if not given.
+    positions: relative positions of the tokens, in the attention to each other; a scheme of refnp.layers.positions.
+    Raises ValueError if heads do not divide features, or norm is neither 'post' nor 'pre'.
     """
 
     def __init__(
@@ -69,14 +77,14 @@ class TransformerLayer(Module):
         hidden: int,
         memory_features: int | None,
         *,
-        norm: str,
-        activation: Callable,
-        dropout: float,
-        eps: float,
-        bias: bool,
-        head_features: int | None,
-        head_value_features: int | None,
-        positions: RelativePositions | None,
+        norm: str = "post",
+        activation: Callable = relu,
+        dropout: float = 0.0,
+        eps: float = 1e-5,
+        bias: bool = True,
+        head_features: int | None = None,
+        head_value_features: int | None = None,
+        positions: RelativePositions | None = None,
         rng: np.random.Generator,
     ):
         widths: dict[str, Any] = {"head_features": head_features, "head_value_features": head_value_features}
@@ -109,14 +117,7 @@ class EncoderLayer(TransformerLayer):
 
     Shapes: x (..., N, D), keys (..., M, D), mask (..., N, M) → (..., N, D).
 
-    features, heads, hidden: the width D of a token, the heads of each attention, the hidden units of the
-        feed-forward network.
-    norm: "post" or "pre", LayerNorm after or before a sub-layer; eps: its ε.
-    activation: of the feed-forward network, FFN(x) = W₂ f(W₁ x + b₁) + b₂.
-    dropout: the probability with which an output of a sub-layer is dropped in training.
-    bias: with False no linear map has a bias and no LayerNorm a shift.
-    head_features, head_value_features: the width of queries and keys, and of values, in a head; D/heads if not given.
-    positions: relative positions of the tokens, in the attention to each other; a scheme of refnp.layers.positions.
+    Options: those of `TransformerLayer`.
 
     When called:
     keys: tokens that x attends to; x itself, M = N, if there are none. With norm="pre" they are normalised as x is.
@@ -132,25 +133,8 @@ class EncoderLayer(TransformerLayer):
     Source: Sivaraya (2023) §1.5; Vaswani et al. (2017) §3.1, §3.3.
     """
 
-    def __init__(
-        self,
-        features: int,
-        heads: int,
-        hidden: int,
-        *,
-        norm: str = "post",
-        activation: Callable = relu,
-        dropout: float = 0.0,
-        eps: float = 1e-5,
-        bias: bool = True,
-        head_features: int | None = None,
-        head_value_features: int | None = None,
-        positions: RelativePositions | None = None,
-        rng: np.random.Generator,
-    ):
-        options: dict[str, Any] = {"norm": norm, "activation": activation, "dropout": dropout, "eps": eps, "bias": bias}
-        options |= {"head_features": head_features, "head_value_features": head_value_features}
-        super().__init__(features, heads, hidden, None, **options, positions=positions, rng=rng)
+    def __init__(self, features: int, heads: int, hidden: int, **options: Any):
+        super().__init__(features, heads, hidden, None, **options)
 
     def __call__(
         self,
@@ -191,42 +175,16 @@ class DecoderLayer(TransformerLayer):
     or with `per_head` each its own, (..., H, N, N) and (..., H, N, M). A generator `rng` means training with dropout;
     `weights` is a list to which the weights of both attentions are appended, (..., H, N, N) and (..., H, N, M).
 
-    features, heads, hidden: the width D of a token, the heads of each attention, the hidden units of the
-        feed-forward network.
-    norm: "post" or "pre", LayerNorm after or before a sub-layer; eps: its ε.
-    activation: of the feed-forward network, FFN(x) = W₂ f(W₁ x + b₁) + b₂.
-    dropout: the probability with which an output of a sub-layer is dropped in training.
-    bias: with False no linear map has a bias and no LayerNorm a shift.
-    head_features, head_value_features: the width of queries and keys, and of values, in a head; D/heads if not given.
-    positions: relative positions of the tokens, in the attention to each other; a scheme of refnp.layers.positions.
-        Places of a memory are not comparable with the layer's own: there are none in the attention to it.
-    memory_features: the width of the memory; D if not given.
+    memory_features: the width of the memory; D if not given. Its places are not comparable with the layer's own: the
+        attention to it has no relative positions.
+    Other options: those of `TransformerLayer`.
 
     Raises ValueError if heads do not divide features, norm is neither 'post' nor 'pre', or shapes do not fit.
     Source: Sivaraya (2023) §1.6; Vaswani et al. (2017) §3.1.
     """
 
-    def __init__(
-        self,
-        features: int,
-        heads: int,
-        hidden: int,
-        *,
-        memory_features: int | None = None,
-        norm: str = "post",
-        activation: Callable = relu,
-        dropout: float = 0.0,
-        eps: float = 1e-5,
-        bias: bool = True,
-        head_features: int | None = None,
-        head_value_features: int | None = None,
-        positions: RelativePositions | None = None,
-        rng: np.random.Generator,
-    ):
-        options: dict[str, Any] = {"norm": norm, "activation": activation, "dropout": dropout, "eps": eps, "bias": bias}
-        options |= {"head_features": head_features, "head_value_features": head_value_features}
-        memory = features if memory_features is None else memory_features
-        super().__init__(features, heads, hidden, memory, **options, positions=positions, rng=rng)
+    def __init__(self, features: int, heads: int, hidden: int, *, memory_features: int | None = None, **options: Any):
+        super().__init__(features, heads, hidden, features if memory_features is None else memory_features, **options)
 
     def __call__(
         self,

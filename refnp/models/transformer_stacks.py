@@ -16,13 +16,19 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.activation import relu
 from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.masked_reductions import full_mask
 from refnp.layers.masks import combine, without_unread
-from refnp.layers.module import Module
+from refnp.layers.module import Module, options_of
 from refnp.layers.positions.relative import RelativePositions
-from refnp.models.transformer_layers import DecoderLayer, EncoderLayer, LayerState, causal_after, token_count
+from refnp.models.transformer_layers import (
+    DecoderLayer,
+    EncoderLayer,
+    LayerState,
+    TransformerLayer,
+    causal_after,
+    token_count,
+)
 
 Relative = Callable[[], RelativePositions] | None
 
@@ -30,18 +36,41 @@ Relative = Callable[[], RelativePositions] | None
 class Stack(Module):
     """Layers of one kind, and a LayerNorm after them if `final_norm` (by default for pre-norm only).
 
-    Raises ValueError for fewer layers than make sense.
+    layers: how many. features, heads, hidden: the width D of a token, the heads of each attention, the hidden units of
+        the feed-forward networks.
+    relative: gives the relative positions of a layer; it is called once for each, and may return the same every time.
+    final_norm: whether a LayerNorm follows the last layer; None: after pre-norm layers.
+    Other options: those of each layer, `TransformerLayer`.
+    Raises ValueError for fewer layers than make sense, heads that do not divide features, or another norm.
     """
 
     fewest = 0
+    kind: type[EncoderLayer] | type[DecoderLayer]
 
-    def __init__(self, layers: int, of_each: Callable[[], Any], after: LayerNorm, norm: str, final_norm: bool | None):
+    @options_of(TransformerLayer, without=("positions",))
+    def __init__(
+        self,
+        layers: int,
+        features: int,
+        heads: int,
+        hidden: int,
+        *,
+        norm: str = "post",
+        eps: float = 1e-5,
+        bias: bool = True,
+        relative: Relative = None,
+        final_norm: bool | None = None,
+        **options: Any,
+    ):
         if layers < self.fewest:
             raise ValueError(f"{type(self).__name__}: layers is {layers}; it must be at least {self.fewest}")
-        self.layers: list[Any] = [of_each() for _ in range(layers)]
+        options |= {"norm": norm, "eps": eps, "bias": bias}
+        self.layers: list[Any] = [
+            self.kind(features, heads, hidden, positions=relative and relative(), **options) for _ in range(layers)
+        ]
         if final_norm is None:  # nothing is normalised after pre-norm layers, so that it is the rule there
             final_norm = norm == "pre"
-        self.final_norm = after if final_norm else None
+        self.final_norm = LayerNorm(features, eps=eps, bias=bias) if final_norm else None
 
     def finished(self, x: Array | Tensor) -> Array | Tensor:
         """The last layer's output x (..., N, D), after the LayerNorm if there is one."""
@@ -55,40 +84,11 @@ class Encoder(Stack):
     In the call, `mask` is True where a token may attend to another, `bias` is added to the scores; all layers have the
     same, and all heads, or with `per_head` each its own, (..., H, N, N). A list `weights` collects those of all layers.
 
-    layers: how many. features, heads, hidden: the width D of a token, the heads of each attention, the hidden units of
-        the feed-forward networks.
-    norm: "post" or "pre", LayerNorm after or before a sub-layer; eps: its ε. final_norm: whether a LayerNorm follows
-        the last layer; None: after pre-norm layers.
-    activation: of the feed-forward networks. dropout: the probability with which an output is dropped in training.
-    bias: with False no linear map has a bias and no LayerNorm a shift.
-    head_features, head_value_features: the width of queries and keys, and of values, in a head; D/heads if not given.
-    relative: gives the relative positions of a layer; it is called once for each, and may return the same every time.
-    Raises ValueError for fewer layers than make sense, heads that do not divide features, or another norm.
+    Options: those of `Stack`.
     Source: Sivaraya (2023) §1.5.
     """
 
-    def __init__(
-        self,
-        layers: int,
-        features: int,
-        heads: int,
-        hidden: int,
-        *,
-        norm: str = "post",
-        activation: Callable = relu,
-        dropout: float = 0.0,
-        eps: float = 1e-5,
-        bias: bool = True,
-        head_features: int | None = None,
-        head_value_features: int | None = None,
-        relative: Relative = None,
-        final_norm: bool | None = None,
-        rng: np.random.Generator,
-    ):
-        options: dict[str, Any] = {"norm": norm, "activation": activation, "dropout": dropout, "eps": eps, "bias": bias}
-        options |= {"head_features": head_features, "head_value_features": head_value_features, "rng": rng}
-        of_each = lambda: EncoderLayer(features, heads, hidden, positions=relative and relative(), **options)
-        super().__init__(layers, of_each, LayerNorm(features, eps=eps, bias=bias), norm, final_norm)
+    kind = EncoderLayer
 
     def __call__(
         self,
@@ -115,47 +115,17 @@ class Decoder(Stack):
     added to the scores. All layers have the same, and all heads, or with `per_head` each its own, (..., H, N, N) and
     (..., H, N, M). A list `weights` collects those of all layers.
 
-    layers: how many. features, heads, hidden: the width D of a token, the heads of each attention, the hidden units of
-        the feed-forward networks.
-    norm: "post" or "pre", LayerNorm after or before a sub-layer; eps: its ε. final_norm: whether a LayerNorm follows
-        the last layer; None: after pre-norm layers.
-    activation: of the feed-forward networks. dropout: the probability with which an output is dropped in training.
-    bias: with False no linear map has a bias and no LayerNorm a shift.
-    head_features, head_value_features: the width of queries and keys, and of values, in a head; D/heads if not given.
-    relative: gives the relative positions of a layer; it is called once for each, and may return the same every time.
     causal: with False a token attends to all others, also to later ones.
     memory_features: the width of the memory; D if not given.
-    Raises ValueError for fewer layers than make sense, heads that do not divide features, or another norm.
+    Other options: those of `Stack`.
     Source: Sivaraya (2023) §1.6, eq. 7.
     """
 
-    fewest = 1
+    fewest, kind = 1, DecoderLayer
 
-    def __init__(
-        self,
-        layers: int,
-        features: int,
-        heads: int,
-        hidden: int,
-        *,
-        causal: bool = True,
-        memory_features: int | None = None,
-        norm: str = "post",
-        activation: Callable = relu,
-        dropout: float = 0.0,
-        eps: float = 1e-5,
-        bias: bool = True,
-        head_features: int | None = None,
-        head_value_features: int | None = None,
-        relative: Relative = None,
-        final_norm: bool | None = None,
-        rng: np.random.Generator,
-    ):
-        options: dict[str, Any] = {"norm": norm, "activation": activation, "dropout": dropout, "eps": eps, "bias": bias}
-        options |= {"head_features": head_features, "head_value_features": head_value_features, "rng": rng}
-        options["memory_features"] = memory_features
-        of_each = lambda: DecoderLayer(features, heads, hidden, positions=relative and relative(), **options)
-        super().__init__(layers, of_each, LayerNorm(features, eps=eps, bias=bias), norm, final_norm)
+    @options_of(DecoderLayer, without=("positions",))
+    def __init__(self, layers: int, features: int, heads: int, hidden: int, *, causal: bool = True, **options: Any):
+        super().__init__(layers, features, heads, hidden, **options)
         self.causal = causal
 
     def __call__(
