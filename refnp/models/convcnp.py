@@ -129,6 +129,8 @@ class ConvCNP(NeuralProcess):
     outside a grid that is given.
     """
 
+    rank = 0  # of F, in a `ConvGNP`: columns of numbers of a target beside mean and deviation
+
     def __init__(
         self,
         network: Network,
@@ -142,7 +144,7 @@ class ConvCNP(NeuralProcess):
         rng: np.random.Generator,
     ):
         super().__init__(dx, dy)
-        name, wanted, sizes = type(self).__name__, self.numbers_of_a_target(), check_context_dy(context_dy, dy)
+        name, wanted, sizes = type(self).__name__, (2 + self.rank) * dy, check_context_dy(context_dy, dy)
         self.context_dy = None if context_dy is None else sizes
         encoding, self.grid_options, self.head = encoding or Encoding(), grid or GridOptions(), head or Head()
         check_given_grid(self.grid_options, dx, network.total_stride)
@@ -176,10 +178,6 @@ class ConvCNP(NeuralProcess):
             for n in ([dy, dy] if separate else [wanted])
         ]
         self.width = max(p.shape[0] for p in network.parameters() if p.ndim > 1)  # channels of its widest layer
-
-    def numbers_of_a_target(self) -> int:
-        """How many numbers the distribution of a target is made of: mean and deviation of each of its dy."""
-        return 2 * self.dy
 
     @classmethod
     def gordon(
@@ -225,6 +223,7 @@ class ConvCNP(NeuralProcess):
         architecture: str = "unet",
         receptive_field: float = 0.0,
         rng: np.random.Generator,
+        **options: Any,
     ) -> Self:
         """Bruinsma's model: `construct_convgnp(likelihood="het", unet_channels=channels)` of neuralprocesses.
 
@@ -234,27 +233,40 @@ class ConvCNP(NeuralProcess):
         architecture: "conv" is `conv_arch="conv"`, a `SimpleCNN` whose layers have `channels`, the last its own number;
             with `receptive_field` R, in units of x, their kernel is the least odd one with which it reaches so far.
         One length scale, 1/points_per_unit at first, on the way in and one on the way out, no map before the U-Net, and
-        one after it only if channels[0] < 2 dy; σ² = 1e-6 + log(1 + eˢ).
+        one after it only if channels[0] < 2 dy; σ² = 1e-6 + log(1 + eˢ). Other options are the class's own.
         Raises ValueError for no channels, another architecture, and for what `PooledUNet` or `SimpleCNN` refuses.
         """
-        sizes = check_context_dy(context_dy, dy)
-        parts = bruinsma_parts(
-            f"{cls.__name__}.bruinsma",
-            len(sizes) + sum(sizes),
-            channels,
-            2 * dy,
-            dx=dx,
-            kernel=kernel,
-            strides=strides,
-            upsampling=upsampling,
+        name, sizes = f"{cls.__name__}.bruinsma", check_context_dy(context_dy, dy)
+        if not len(channels):
+            raise ValueError(f"{name}: channels are empty; give one number for each layer of the U-Net")
+        if architecture not in ("unet", "conv"):
+            raise ValueError(f"{name}: architecture is {architecture!r}; use 'unet' or 'conv'")
+        grid, channels_in = grid or GridOptions(), len(sizes) + sum(sizes)
+        numbers_out = (2 + options.get("rank", cls.rank)) * dy
+        mapped = channels[0] < numbers_out
+        out = channels[0] if mapped else numbers_out
+        if architecture == "conv":
+            if receptive_field:
+                kernel = _kernel_for(receptive_field * grid.points_per_unit, len(channels))
+            if not isinstance(kernel, (int, np.integer)):
+                raise ValueError(f"{name}: kernel is {kernel}; with architecture='conv' all layers have one")
+            layers = (channels_in, *channels[:-1], out)
+            network: Network = SimpleCNN(layers, kernel=int(kernel), dimensions=dx, rng=rng)
+        else:
+            of_steps: dict[str, Any] = {"kernel": kernel, "strides": strides, "upsampling": upsampling}
+            network = PooledUNet(channels_in, channels, out, **of_steps, dimensions=dx, rng=rng)
+        encoding = Encoding(
+            channels=None,
             divide=divide,
-            grid=grid,
-            learn_scales=learn_scales,
-            architecture=architecture,
-            receptive_field=receptive_field,
-            rng=rng,
+            eps=1e-4,
+            length_scale=1 / grid.points_per_unit,
+            shared_scales=True,
+            learn_encoder_scale=learn_scales,
+            learn_decoder_scale=learn_scales,
         )
-        return cls(**parts, dx=dx, dy=dy, context_dy=context_dy, rng=rng)
+        head = Head(hidden=() if mapped else None, deviation="softplus_variance", floor=1e-3)
+        options |= {"encoding": encoding, "grid": grid, "head": head, "context_dy": context_dy}
+        return cls(network, dx=dx, dy=dy, **options, rng=rng)
 
     def __call__(
         self,
@@ -271,7 +283,7 @@ class ConvCNP(NeuralProcess):
     def answers(
         self, context_x: Any, context_y: Any, target_x: ArrayLike, context_mask: Any, grid: Grid | None
     ) -> Array | Tensor:
-        """What the distribution of each target is made of, (B, N, C), C = `numbers_of_a_target()`."""
+        """What the distribution of each target is made of, (B, N, (2 + rank) dy)."""
         contexts, target_x = self.context_sets(context_x, context_y, target_x, context_mask)
         grid = self._grid_around([(x, mask) for x, _, mask in contexts], target_x) if grid is None else grid
         encoded = []
@@ -352,56 +364,6 @@ class ConvCNP(NeuralProcess):
             some = first_present(((raw(target_x), mask), *contexts))  # (B, 1, dx)
             target_x = ag.where(mask[..., None], target_x, some)
         return target_x, target_y, mask
-
-
-def bruinsma_parts(
-    name: str,
-    channels_in: int,
-    channels: Sequence[int],
-    numbers_out: int,
-    *,
-    dx: int,
-    kernel: int | Sequence[int],
-    strides: int | Sequence[int],
-    upsampling: str,
-    divide: bool,
-    grid: GridOptions | Grid | None,
-    learn_scales: bool,
-    architecture: str,
-    receptive_field: float,
-    rng: np.random.Generator,
-) -> dict[str, Any]:
-    """Network, encoding, grid and head of `ConvCNP.bruinsma` and `ConvGNP.bruinsma`, whose options these are.
-
-    `channels_in` are those of the encoded context, `numbers_out` what the distribution of a target is made of.
-    """
-    if not len(channels):
-        raise ValueError(f"{name}: channels are empty; give one number for each layer of the U-Net")
-    if architecture not in ("unet", "conv"):
-        raise ValueError(f"{name}: architecture is {architecture!r}; use 'unet' or 'conv'")
-    grid, mapped = grid or GridOptions(), channels[0] < numbers_out
-    out = channels[0] if mapped else numbers_out
-    if architecture == "conv":
-        if receptive_field:
-            kernel = _kernel_for(receptive_field * grid.points_per_unit, len(channels))
-        if not isinstance(kernel, (int, np.integer)):
-            raise ValueError(f"{name}: kernel is {kernel}; with architecture='conv' all layers have one")
-        layers = (channels_in, *channels[:-1], out)
-        network: Network = SimpleCNN(layers, kernel=int(kernel), dimensions=dx, rng=rng)
-    else:
-        options: dict[str, Any] = {"kernel": kernel, "strides": strides, "upsampling": upsampling}
-        network = PooledUNet(channels_in, channels, out, **options, dimensions=dx, rng=rng)
-    encoding = Encoding(
-        channels=None,
-        divide=divide,
-        eps=1e-4,
-        length_scale=1 / grid.points_per_unit,
-        shared_scales=True,
-        learn_encoder_scale=learn_scales,
-        learn_decoder_scale=learn_scales,
-    )
-    head = Head(hidden=() if mapped else None, deviation="softplus_variance", floor=1e-3)
-    return {"network": network, "encoding": encoding, "grid": grid, "head": head}
 
 
 def check_context_dy(context_dy: Sequence[int] | None, dy: int) -> tuple[int, ...]:

@@ -1,4 +1,6 @@
-"""Any neural process target by target: each target is a context point for the next (refnp/models/chain_rule.py).
+"""Joint predictions: one normal distribution of all targets, or any neural process target by target.
+
+Target by target each is a context point for the next (refnp/models/chain_rule.py).
 
 Source: Sivaraya (2023) §3.2, eq. 8 and 9; Bruinsma et al. (2023), arXiv 2303.14468.
 Transcription: tests/transcriptions/neural_processes.py.
@@ -8,14 +10,43 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from refnp import autograd as ag
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import Normal
 from refnp.layers.mixture import Mixture
-from refnp.models.chain_rule import ChainRule, OneByOne
+from refnp.layers.module import on_tape
+from refnp.models.chain_rule import ChainRule, OneByOne, joint_log_prob
+from refnp.models.checks import check_presence
 from refnp.models.neural_process import NeuralProcess
 
 if TYPE_CHECKING:
     from refnp.tasks import Task
+
+
+class JointNormal(NeuralProcess):
+    """What models have in common whose answer is one normal distribution of all N·dy numbers of a task, by `joint`."""
+
+    joint_loss = True
+
+    @on_tape()
+    def loss(self, task: "Task", *, rng: np.random.Generator | None = None) -> Tensor:
+        """−(1/n) Σ log p(y_1 … y_N | C) over the batch, n the targets present: the joint likelihood per target."""
+        _, target_y, mask = self.targets(task)
+        return -ag.sum(joint_log_prob(self.joint(task), target_y, mask)) / max(int(mask.sum()), 1)
+
+    def marginal(self, task: "Task", *, rng: np.random.Generator | None = None) -> Normal:
+        """The mean and the standard deviation of every number, (B, N, dy)."""
+        normal, shape = self.joint(task).marginals(), (*np.shape(task.target_x)[:2], self.dy)
+        return Normal(ag.reshape(normal.mean, shape), ag.reshape(normal.std, shape))
+
+    def joint_log_prob(self, task: "Task", *, rng: np.random.Generator | None = None) -> Array | Tensor:
+        """log p of the targets that are present, all together: (B,)."""
+        mask = check_presence(type(self).__name__, "target_mask", task.target_mask, np.shape(task.target_x)[:2])
+        return joint_log_prob(self.joint(task), task.target_y, mask)
+
+    def joint_samples(self, task: "Task", rng: np.random.Generator, samples: int) -> Array:
+        """Draws of all targets together, noise included: (S, B, N, dy), arrays without gradient."""
+        return super().joint_samples(task, rng, samples).reshape(samples, *np.shape(task.target_y))
 
 
 class Autoregressive(NeuralProcess):

@@ -39,9 +39,8 @@ from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import Normal
 from refnp.layers.key_value_cache import KeyValueCache
 from refnp.layers.linear import MLP
-from refnp.layers.module import on_tape
 from refnp.layers.multivariate_normal import MultivariateNormal
-from refnp.models.chain_rule import ChainRule, OneByOne, joint_log_prob
+from refnp.models.chain_rule import ChainRule, OneByOne
 from refnp.models.checks import (
     DEVIATIONS,
     check_deviation,
@@ -51,6 +50,7 @@ from refnp.models.checks import (
     check_presence,
     present,
 )
+from refnp.models.joint import JointNormal
 from refnp.models.neural_process import NeuralProcess, for_every_query, normal_of
 from refnp.models.transformer_layers import EncoderLayer
 
@@ -384,7 +384,7 @@ class CachedReading:
         return z[:, new:]
 
 
-class TNPND(TNP):
+class TNPND(JointNormal, TNP):
     """TNP-ND: a `MultivariateNormal` over all N·dy numbers of a task, target after target. Two forms of its covariance:
 
         "low_rank"    Σ = P Pᵀ + diag(exp(d)), d_n = MLP(z_n)   permutes with the targets, positive definite if exp(d)
@@ -397,8 +397,9 @@ class TNPND(TNP):
     likelihood.
 
     Shapes: context_x (B, M, dx), context_y (B, M, dy), target_x (B, N, dx), masks (B, M) and (B, N) → mean (B, N·dy),
-    Cholesky factor (B, N·dy, N·dy): its `log_prob` takes y.reshape(B, N·dy), `log_prob` of this page y as it is.
-    Targets that `target_mask` hides are standard normal and independent of the others.
+    Cholesky factor (B, N·dy, N·dy): its `log_prob` takes y.reshape(B, N·dy), `joint_log_prob` a task as it is.
+    Targets that `target_mask` hides are standard normal and independent of the others. The loss is the joint likelihood
+    per target; TNP-pytorch divides by the number of tasks in training, and by that of targets in evaluation.
 
     target_layers: the number of layers in which targets attend to each other.
     rank: the width of a row of P.
@@ -411,8 +412,6 @@ class TNPND(TNP):
     Raises ValueError for another covariance or a floor that does not fit; when called, for shapes that disagree, or NaN
     or infinity in what is present; TypeError for a mask that is not boolean.   Source: Nguyen & Grover (2022) §3.3.
     """
-
-    joint_loss = True
 
     def __init__(
         self,
@@ -480,34 +479,11 @@ class TNPND(TNP):
             products = ag.where(on_diagonal, bounded, products)  # (B, N·dy, N·dy)
         return ag.where(np.tri(n * self.dy, dtype=bool), apart(products, target_mask), 0.0)
 
-    @on_tape()
-    def loss(self, task: "Task", *, rng: np.random.Generator | None = None) -> Tensor:
-        """−(1/n) Σ log p(y_1 … y_N | C) over the batch, n the targets present: the joint likelihood per target.
-
-        Elsewhere: in training TNP-pytorch divides by the number of tasks, in evaluation by that of targets.
-        """
-        target_x, target_y, mask = self.targets(task)
-        joint = self(task.context_x, task.context_y, target_x, task.context_mask, mask)
-        return -ag.sum(log_prob(joint, target_y, mask)) / max(int(mask.sum()), 1)
-
     def joint(self, task: "Task") -> MultivariateNormal:
         """The distribution of all N dy numbers of the targets that are present."""
         return self(*self.inputs(task), task.target_mask)
 
     joint_normal = joint
-
-    def marginal(self, task: "Task", *, rng: np.random.Generator | None = None) -> Normal:
-        """The mean and the standard deviation of every number, (B, N, dy)."""
-        normal, shape = self.joint(task).marginals(), (*np.shape(task.target_x)[:2], self.dy)
-        return Normal(ag.reshape(normal.mean, shape), ag.reshape(normal.std, shape))
-
-    def joint_log_prob(self, task: "Task", *, rng: np.random.Generator | None = None) -> Array | Tensor:
-        """log p of the targets that are present, all together: (B,)."""
-        return log_prob(self.joint(task), task.target_y, task.target_mask)
-
-    def joint_samples(self, task: "Task", rng: np.random.Generator, samples: int) -> Array:
-        """Draws of all targets together, noise included: (S, B, N, dy), arrays without gradient."""
-        return super().joint_samples(task, rng, samples).reshape(samples, *task.target_y.shape)
 
 
 def apart(matrices: Array | Tensor, there: np.ndarray) -> Array | Tensor:
@@ -517,11 +493,6 @@ def apart(matrices: Array | Tensor, there: np.ndarray) -> Array | Tensor:
     there = np.repeat(there, matrices.shape[-1] // max(there.shape[1], 1), axis=1)  # (B, N·dy)
     identity = np.eye(there.shape[1], dtype=raw(matrices).dtype)  # (N·dy, N·dy)
     return ag.where(there[:, :, None] & there[:, None], matrices, identity)
-
-
-def log_prob(joint: MultivariateNormal, y: Array | Tensor, mask: np.ndarray | None = None) -> Array | Tensor:
-    """log p of y (B, N, dy) where mask (B, N) is True, all together: (B,)."""
-    return joint_log_prob(joint, y, np.ones(y.shape[:2], bool) if mask is None else mask)
 
 
 def exponential_normal(values: Array | Tensor, floor: float = 0.0, deviation: str = "published") -> Normal:

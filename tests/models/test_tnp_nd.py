@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd.primitives import raw
-from refnp.models.tnp import TNPND, diagonal_mask, log_prob, nondiagonal_mask
+from refnp.models.tnp import TNPND, diagonal_mask, nondiagonal_mask
 from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
 from tests.helpers import assert_same_bits, assert_within, real_dtypes, seeds
@@ -19,6 +19,11 @@ both = pytest.mark.parametrize("covariance", ["low_rank", "cholesky"])
 
 def small(dx=1, dy=1, **options):
     return shaken(TNPND(dx, dy, **(SMALL | options), rng=np.random.default_rng(0)))
+
+
+def log_prob(joint, y):
+    """log p of all numbers of y (B, N, dy), target after target."""
+    return joint.log_prob(y.reshape(joint.mean.shape))
 
 
 def spread(model, joint):
