@@ -26,7 +26,7 @@ from refnp.verify.conventions import AS_IT_IS, MASKS, Layout
 from refnp.verify.findings import REFUSES, Key, Report, first_line, quiet
 from refnp.verify.foreign import ForeignError, in_child, is_foreign
 from refnp.verify.frameworks import PAGES, inspection, module_parameters
-from refnp.verify.frameworks.native import NUMPY, Native
+from refnp.verify.frameworks.native import NUMPY, Native, Question
 from refnp.verify.judge import DEVIATES, Judgement, failed, judged, matches
 from refnp.verify.layer_names import SAID_BY_NAME
 from refnp.verify.modules import (
@@ -374,7 +374,7 @@ class Asked:
         cotangent = form.typed(np.array(call.output.there(problem.cotangent), order="C")) if wanted else None
         try:
             if self.vjp is None:
-                output, gradients = self.native.run(asked, arrays, cotangent, wanted, self.device)
+                output, gradients = self.native.run(Question(asked, arrays, cotangent, wanted, self.device))
             else:
                 output, gradients = self.by_vjp(call, asked, arrays, cotangent, wanted)
         except Exception as failure:

@@ -24,7 +24,7 @@ from typing import Any
 from refnp.numbers.precision import policy
 from refnp.verify.case import Answer, FailedError, KnownDefect, Layer, NotOfferedError, Problem
 from refnp.verify.frameworks import keras, mlx, paddle, tensorflow
-from refnp.verify.frameworks.native import NATIVES, Native
+from refnp.verify.frameworks.native import NATIVES, Native, Question
 from refnp.verify.frameworks.onnx import posed
 from refnp.verify.frameworks.runtimes import RUNTIMES
 
@@ -112,7 +112,8 @@ def ask(native: Native, problem: Problem, device: str | None = None) -> Answer:
     typed = policy(problem.dtype).typed
     cotangent = typed(problem.cotangent) if wanted else None
     try:
-        output, gradients = native.run(function, [*map(typed, problem.arrays.values())], cotangent, wanted, device)
+        arrays = [*map(typed, problem.arrays.values())]
+        output, gradients = native.run(Question(function, arrays, cotangent, wanted, device))
     except (RuntimeError, ValueError, LookupError) as failure:  # as frameworks refuse what they cannot do
         raise FailedError(f"{type(failure).__name__}: {failure}".splitlines()[0]) from failure
     return dict(zip(quantities, [output, *gradients], strict=False))  # one of another shape has no gradients

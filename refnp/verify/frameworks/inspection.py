@@ -20,22 +20,19 @@ from refnp.autograd import Tensor, vjp
 from refnp.layers.module import Module
 from refnp.numbers.precision import in_own_type
 from refnp.verify.frameworks import version_of as version_of_package
-from refnp.verify.frameworks.native import NATIVES, NUMPY, TINYGRAD, Native, of_chosen, only_the_processor
+from refnp.verify.frameworks.native import NATIVES, NUMPY, TINYGRAD, Answer, Native, Question, only_the_processor
 from refnp.version import __version__
 
 BELONGS_TO = {"jaxlib": "jax", "flax": "jax", "equinox": "jax"}  # packages whose arrays are another's
 DEPTH = 3  # of the functions that are read: the function, those that it calls, those that these call
 
 
-def run_refnp(
-    function: Callable, arrays: Any, cotangent: np.ndarray | None, wanted: Any, device: str | None = None
-) -> tuple[np.ndarray, list[np.ndarray]]:
+def run_refnp(asked: Question) -> Answer:
     """By refnp's own tape; without gradients, on plain arrays."""
-    chosen = list(wanted)
-    if not chosen:
-        return np.asarray(function(*map(np.array, arrays))), []
-    output, pullback = vjp(of_chosen(function, arrays, chosen), *(arrays[index] for index in chosen))
-    return np.asarray(output), [np.asarray(gradient) for gradient in pullback(cotangent)]
+    if not asked.wanted:
+        return np.asarray(asked.function(*map(np.array, asked.arrays))), []
+    output, pullback = vjp(asked.of_chosen(asked.arrays), *asked.chosen(asked.arrays))
+    return np.asarray(output), [np.asarray(gradient) for gradient in pullback(asked.cotangent)]
 
 
 def array_of(x: np.ndarray, device: str | None = None) -> np.ndarray:

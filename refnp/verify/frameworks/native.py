@@ -15,9 +15,46 @@ import numpy as np
 from refnp.numbers.precision import Stored, format_of, in_own_type, stored_in
 from refnp.verify.case import NotOfferedError
 
-Run = Callable[
-    [Callable, Sequence[np.ndarray], np.ndarray | None, Sequence[int], str | None], tuple[np.ndarray, list[np.ndarray]]
-]
+
+@dataclass(frozen=True)
+class Question:
+    """The output of `function` of `arrays`, on a device named as the framework names it ("cuda:0").
+
+    For each index in `wanted` also the gradient of Σ output·cotangent with respect to that argument; the cotangent may
+    be None where none is wanted, and the device None, the framework's default.
+    """
+
+    function: Callable
+    arrays: Sequence[np.ndarray]
+    cotangent: np.ndarray | None
+    wanted: Sequence[int]
+    device: str | None = None
+
+    def has_gradients(self, output: Any) -> bool:
+        """Whether gradients are wanted, and the output has the shape of the cotangent."""
+        return bool(self.wanted) and tuple(output.shape) == np.asarray(self.cotangent).shape
+
+    def along(self, array: Callable) -> Any:
+        """The cotangent as an `array` of the framework."""
+        return array(np.asanyarray(self.cotangent), self.device)
+
+    def chosen(self, inputs: Sequence[Any]) -> list:
+        """Those of the inputs that a gradient is wanted of."""
+        return [inputs[index] for index in self.wanted]
+
+    def of_chosen(self, inputs: Sequence[Any]) -> Callable:
+        """The function of those arguments alone that a gradient is wanted of, at the others as they are given."""
+
+        def call(*own: Any) -> Any:
+            everything = list(inputs)
+            for index, array in zip(self.wanted, own, strict=True):
+                everything[index] = array
+            return self.function(*everything)
+
+        return call
+
+
+Answer = tuple[np.ndarray, list[np.ndarray]]  # the output, and the gradients that are wanted if it has the right shape
 
 
 @dataclass(frozen=True)
@@ -25,10 +62,7 @@ class Native:
     """A framework with arrays of its own. None of its functions imports it before it has to.
 
     `array(x, device)` is a NumPy array as the framework's, and `numpy(array)` the way back. `owns(thing)` says whether
-    an array or a module is the framework's; False where it is not imported. `run(function, arrays, cotangent, wanted,
-    device)` returns the function's output and, for each index in `wanted`, the gradient of Σ output·cotangent with
-    respect to that argument; no gradients if the output is not of the shape of the cotangent, which may be None where
-    none is wanted. A device is named as the framework names it ("cuda:0"), and None is the framework's default.
+    an array or a module is the framework's; False where it is not imported. `run` answers what it is asked.
     """
 
     name: str  # "PyTorch"
@@ -36,7 +70,7 @@ class Native:
     array: Callable[[np.ndarray, str | None], Any]
     numpy: Callable[[Any], np.ndarray]
     owns: Callable[[Any], bool]
-    run: Run
+    run: Callable[[Question], Answer]
     modules: tuple[str, ...] = ()  # parts of the package that importing it leaves out
 
     def module(self) -> ModuleType:
@@ -61,18 +95,6 @@ def only_the_processor(name: str, device: str | None) -> None:
         raise ValueError(f"device={device!r}: {name} computes on the processor; leave device away")
 
 
-def of_chosen(function: Callable, given: Sequence[Any], wanted: Sequence[int]) -> Callable:
-    """The function of those arguments alone that a gradient is wanted of, at the others as they are given."""
-
-    def call(*own: Any) -> Any:
-        everything = list(given)
-        for index, array in zip(wanted, own, strict=True):
-            everything[index] = array
-        return function(*everything)
-
-    return call
-
-
 # NumPy
 
 
@@ -82,17 +104,11 @@ def numpy_array(x: np.ndarray, device: str | None = None) -> np.ndarray:
     return np.array(in_own_type(x))
 
 
-def run_numpy(
-    function: Callable,
-    arrays: Sequence[np.ndarray],
-    cotangent: np.ndarray | None,
-    wanted: Sequence[int],
-    device: str | None = None,
-) -> tuple[np.ndarray, list[np.ndarray]]:
+def run_numpy(asked: Question) -> Answer:
     """NumPy does not differentiate: ValueError if a gradient is wanted."""
-    if wanted:
+    if asked.wanted:
         raise ValueError("gradients: NumPy does not differentiate a function; give its pullback as vjp=")
-    return np.asarray(function(*(numpy_array(x, device) for x in arrays))), []
+    return np.asarray(asked.function(*(numpy_array(x, asked.device) for x in asked.arrays))), []
 
 
 # PyTorch
@@ -117,30 +133,23 @@ def torch_numpy(tensor: Any) -> np.ndarray:
     return tensor.detach().cpu().resolve_conj().resolve_neg().numpy()
 
 
-def run_torch(
-    function: Callable,
-    arrays: Sequence[np.ndarray],
-    cotangent: np.ndarray | None,
-    wanted: Sequence[int],
-    device: str | None = None,
-) -> tuple[np.ndarray, list[np.ndarray]]:
+def run_torch(asked: Question) -> Answer:
     """On one thread: cases are small, and on a busy machine threads would wait for each other most of the time."""
     import torch
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        inputs = [torch_array(x, device) for x in arrays]
-        for index in wanted:
-            inputs[index].requires_grad_()
-        with torch.set_grad_enabled(bool(wanted)):
-            output = function(*inputs)
-        if wanted and not isinstance(output, torch.Tensor):
+        inputs = [torch_array(x, asked.device) for x in asked.arrays]
+        for tensor in asked.chosen(inputs):
+            tensor.requires_grad_()
+        with torch.set_grad_enabled(bool(asked.wanted)):
+            output = asked.function(*inputs)
+        if asked.wanted and not isinstance(output, torch.Tensor):
             raise TypeError(f"{type(output).__name__} comes back, and no tensor: it has no gradient")
-        if not wanted or output.shape != np.asarray(cotangent).shape:
+        if not asked.has_gradients(output):
             return torch_numpy(output), []
-        chosen, along = [inputs[index] for index in wanted], torch_array(np.asanyarray(cotangent), device)
-        gradients = torch.autograd.grad(output, chosen, along, materialize_grads=True)
+        gradients = torch.autograd.grad(output, asked.chosen(inputs), asked.along(torch_array), materialize_grads=True)
         return torch_numpy(output), [torch_numpy(gradient) for gradient in gradients]
     finally:
         torch.set_num_threads(threads)
@@ -161,27 +170,19 @@ def jax_array(x: np.ndarray, device: str | None = None) -> Any:
         return jax.device_put(x, jax.devices(platform)[int(number or 0)])
 
 
-def run_jax(
-    function: Callable,
-    arrays: Sequence[np.ndarray],
-    cotangent: np.ndarray | None,
-    wanted: Sequence[int],
-    device: str | None = None,
-) -> tuple[np.ndarray, list[np.ndarray]]:
+def run_jax(asked: Question) -> Answer:
     """Compiled, and with float64 switched on for the call alone; as it stands if it cannot be traced."""
     import jax
 
-    chosen = list(wanted)
-
     def both(given: list, along: Any) -> Any:
-        if not chosen:
-            return function(*given), ()
-        output, pullback = jax.vjp(of_chosen(function, given, chosen), *(given[index] for index in chosen))
+        if not asked.wanted:
+            return asked.function(*given), ()
+        output, pullback = jax.vjp(asked.of_chosen(given), *asked.chosen(given))
         return output, pullback(along.astype(output.dtype)) if output.shape == along.shape else ()
 
     with jax.enable_x64(True):
-        given = [jax_array(x, device) for x in arrays]
-        along = jax_array(np.asanyarray(cotangent), device) if chosen else None
+        given = [jax_array(x, asked.device) for x in asked.arrays]
+        along = asked.along(jax_array) if asked.wanted else None
         try:
             output, gradients = jax.jit(both)(given, along)
         except jax.errors.JAXTypeError:  # its steps depend on values
@@ -201,28 +202,19 @@ def mlx_array(x: np.ndarray, device: str | None = None) -> Any:
         return mlx.core.array(np.array(x, order="C"), dtype=getattr(mlx.core, format_of(x)))
 
 
-def run_mlx(
-    function: Callable,
-    arrays: Sequence[np.ndarray],
-    cotangent: np.ndarray | None,
-    wanted: Sequence[int],
-    device: str | None = None,
-) -> tuple[np.ndarray, list[np.ndarray]]:
+def run_mlx(asked: Question) -> Answer:
     """On the processor, where float64 is."""
     import mlx.core
 
     with mlx.core.stream(mlx.core.cpu):
-        given = [mlx_array(x, device) for x in arrays]
-        if not wanted:
-            return np.array(function(*given)), []
-
-        along = mlx_array(np.asanyarray(cotangent), device)
-        if (output := function(*given)).shape != along.shape:
+        given = [mlx_array(x, asked.device) for x in asked.arrays]
+        if not asked.has_gradients(output := asked.function(*given)):
             return np.array(output), []
+        inner = asked.of_chosen(given)
         try:
-            inner = of_chosen(function, given, wanted)
-            chosen = [given[index] for index in wanted]
-            (output,), gradients = mlx.core.vjp(lambda *own: [inner(*own)], chosen, [along])
+            (output,), gradients = mlx.core.vjp(
+                lambda *own: [inner(*own)], asked.chosen(given), [asked.along(mlx_array)]
+            )
             return np.array(output), [np.array(gradient) for gradient in gradients]
         except ValueError as refusal:
             if "unsupported data type" in str(refusal):
@@ -240,28 +232,21 @@ def paddle_array(x: np.ndarray, device: str | None = None) -> Any:
     return paddle.to_tensor(in_own_type(x), place=device or "cpu")
 
 
-def run_paddle(
-    function: Callable,
-    arrays: Sequence[np.ndarray],
-    cotangent: np.ndarray | None,
-    wanted: Sequence[int],
-    device: str | None = None,
-) -> tuple[np.ndarray, list[np.ndarray]]:
+def run_paddle(asked: Question) -> Answer:
     """Eagerly; an argument that the output does not depend on has gradient 0."""
     import paddle
 
     before = paddle.device.get_device()
-    paddle.device.set_device(device or "cpu")
+    paddle.device.set_device(asked.device or "cpu")
     try:
-        inputs = [paddle_array(x, device) for x in arrays]
-        for index in wanted:
-            inputs[index].stop_gradient = False
-        output = function(*inputs)
-        if not wanted or tuple(output.shape) != np.asarray(cotangent).shape:
+        inputs = [paddle_array(x, asked.device) for x in asked.arrays]
+        for tensor in asked.chosen(inputs):
+            tensor.stop_gradient = False
+        output = asked.function(*inputs)
+        if not asked.has_gradients(output):
             return output.numpy(), []
-        along = paddle_array(np.asanyarray(cotangent), device)
-        gradients = paddle.grad([output], [inputs[index] for index in wanted], [along], allow_unused=True)
-        zeros = [np.zeros_like(arrays[index]) for index in wanted]
+        gradients = paddle.grad([output], asked.chosen(inputs), [asked.along(paddle_array)], allow_unused=True)
+        zeros = map(np.zeros_like, asked.chosen(asked.arrays))
         return output.numpy(), [z if g is None else g.numpy() for z, g in zip(zeros, gradients, strict=True)]
     except RuntimeError as refusal:
         if "is not registered" in str(refusal):
@@ -282,28 +267,20 @@ def tensorflow_array(x: np.ndarray, device: str | None = None) -> Any:
         return tensorflow.constant(in_own_type(x))
 
 
-def run_tensorflow(
-    function: Callable,
-    arrays: Sequence[np.ndarray],
-    cotangent: np.ndarray | None,
-    wanted: Sequence[int],
-    device: str | None = None,
-) -> tuple[np.ndarray, list[np.ndarray]]:
+def run_tensorflow(asked: Question) -> Answer:
     """Eagerly, on a tape; an argument that the output does not depend on has gradient 0."""
     import tensorflow
 
     try:
-        with tensorflow.device(device or "cpu"), tensorflow.GradientTape() as tape:
-            inputs = [tensorflow_array(x, device) for x in arrays]
-            chosen = [inputs[index] for index in wanted]
-            for tensor in chosen:
+        with tensorflow.device(asked.device or "cpu"), tensorflow.GradientTape() as tape:
+            inputs = [tensorflow_array(x, asked.device) for x in asked.arrays]
+            for tensor in asked.chosen(inputs):
                 tape.watch(tensor)
-            output = tensorflow.convert_to_tensor(function(*inputs))
-        if not wanted or tuple(output.shape) != np.asarray(cotangent).shape:
+            output = tensorflow.convert_to_tensor(asked.function(*inputs))
+        if not asked.has_gradients(output):
             return output.numpy(), []
-        along = tensorflow_array(np.asanyarray(cotangent), device)
-        zero = tensorflow.UnconnectedGradients.ZERO
-        gradients = tape.gradient(output, chosen, along, unconnected_gradients=zero)
+        zero, along = tensorflow.UnconnectedGradients.ZERO, asked.along(tensorflow_array)
+        gradients = tape.gradient(output, asked.chosen(inputs), along, unconnected_gradients=zero)
         return output.numpy(), [tensorflow.convert_to_tensor(gradient).numpy() for gradient in gradients]
     except tensorflow.errors.OpError as failure:
         if "not in the list of allowed values" in failure.message:
@@ -311,13 +288,13 @@ def run_tensorflow(
         raise RuntimeError(failure.message) from None
 
 
-def run_keras(*arguments: Any) -> tuple[np.ndarray, list[np.ndarray]]:
+def run_keras(asked: Question) -> Answer:
     """As TensorFlow, which is Keras' own first choice."""
     import keras
 
     if keras.backend.backend() != "tensorflow":
         raise NotOfferedError(f"Keras: judged with TensorFlow behind it, not with {keras.backend.backend()}")
-    return run_tensorflow(*arguments)
+    return run_tensorflow(asked)
 
 
 # tinygrad
@@ -330,20 +307,13 @@ def tinygrad_array(x: np.ndarray, device: str | None = None) -> Any:
     return tinygrad.Tensor(np.array(in_own_type(x), order="C"), device=device)
 
 
-def run_tinygrad(
-    function: Callable,
-    arrays: Sequence[np.ndarray],
-    cotangent: np.ndarray | None,
-    wanted: Sequence[int],
-    device: str | None = None,
-) -> tuple[np.ndarray, list[np.ndarray]]:
+def run_tinygrad(asked: Question) -> Answer:
     """Compiled for each shape, about half a second of a processor for an answer with its gradients."""
-    inputs = [tinygrad_array(x, device) for x in arrays]
-    output = function(*inputs)
-    if not wanted or output.shape != np.asarray(cotangent).shape:
+    inputs = [tinygrad_array(x, asked.device) for x in asked.arrays]
+    output = asked.function(*inputs)
+    if not asked.has_gradients(output):
         return output.numpy(), []
-    along = tinygrad_array(np.asanyarray(cotangent), device)
-    gradients = output.gradient(*(inputs[index] for index in wanted), gradient=along)
+    gradients = output.gradient(*asked.chosen(inputs), gradient=asked.along(tinygrad_array))
     return output.numpy(), [gradient.numpy() for gradient in gradients]
 
 
