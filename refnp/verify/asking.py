@@ -23,6 +23,7 @@ from refnp.verify.calling import (
 )
 from refnp.verify.case import Answer, Case, Convention, KnownDefect, NotOfferedError, Problem
 from refnp.verify.conventions import AS_IT_IS, MASKS, Layout
+from refnp.verify.excuses import explaining
 from refnp.verify.findings import REFUSES, Key, Report, first_line, quiet
 from refnp.verify.foreign import ForeignError, in_child, is_foreign
 from refnp.verify.frameworks import PAGES, inspection, module_parameters
@@ -84,6 +85,7 @@ class Asked:
             check_no_dropout(self.who, function)
             inside |= statistics_of(function)
         self.inside, self.taken, self.own = inside, taken, own
+        self.vain: Counter[str] = Counter()  # how often what is known explained nothing
         self.items: int | None = None  # axes of one item, where the function is of one; found out by trying
         also = [
             name
@@ -267,10 +269,11 @@ class Asked:
                 report.judgements += self.without_gradients(problem, reference, failure)
                 report.problems.append(problem)
                 return
-            known = excusing(self.known(case), self.excused, self.who)
-            found = judged(problem, answer, reference, self.who, self.version, known=known)
+            known_here = self.known(case)
+            known = excusing(known_here, self.excused, self.who)
+            found = judged(problem, answer, reference, self.who, self.version, known=known, vain=self.vain)
             report.judgements += found
-            report.known |= self.known_of(case, found)
+            report.known |= self.known_of(known_here, problem, answer, found)
             report.answers.append((problem, answer))
             report.problems.append(problem)
             notes.update(dict.fromkeys(note, 1))
@@ -344,16 +347,21 @@ class Asked:
         page = PAGES.get(self.native.name)
         return case.known_defects + (() if page is None else page.KNOWN)
 
-    def known_of(self, case: Case, rows: list[Judgement]) -> dict[Key, str]:
-        """What is known of the function's framework where a row deviates."""
+    def known_of(
+        self, known: Sequence[KnownDefect], problem: Problem, answer: Answer, rows: list[Judgement]
+    ) -> dict[Key, str]:
+        """What is known of the function's framework, of each row that deviates and has the numbers of that."""
         found = {}
-        for row in rows:
-            for defect in self.known(case) if row.verdict == DEVIATES else ():
-                if not isinstance(defect, Convention) and defect.covers(
-                    self.native.name, row.dtype, row.quantity, case.name
-                ):
-                    says = f"known of {defect.framework}: {defect.why}; excused=({defect.issue!r},) excuses it"
-                    found[row.case, row.dtype, row.quantity] = says
+        for row in rows if known else ():
+            if row.verdict != DEVIATES or row.why:
+                continue
+            name, given = self.native.name, answer[row.quantity]
+            own = [d for d in known if not isinstance(d, Convention)]
+            own = [d for d in own if d.covers(name, row.dtype, row.quantity, row.case)]
+            defect = explaining(own, problem, row.quantity, given, row.dtype, self.version, self.vain)
+            if defect is not None:
+                says = f"known of {defect.framework}: {defect.why}; excused=({defect.issue!r},) excuses it"
+                found[row.case, row.dtype, row.quantity] = says
         return found
 
     def answer(self, problem: Problem) -> tuple[Answer, list[str]]:

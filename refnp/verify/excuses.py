@@ -10,6 +10,8 @@ digits are lost, a recorded answer has to be the one that was seen. seen.py make
 import functools
 import hashlib
 import json
+import sys
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,16 +36,49 @@ SUBGRADIENT = Convention(
     parts={at_kink: with_both_slopes, to_the_first: shared},
 )
 SEEN = FOLDER / "seen.json"
+VAIN, MANY = 6, 200  # times that a formula explained nothing, and numbers of a case where it is not tried again
 CHANGE = 0.01  # of an element of a recorded answer, which is to be found
 
 
 def excused_by(
-    known: Sequence[KnownDefect], problem: Problem, quantity: str, given: np.ndarray, dtype: str, version: str
+    known: Sequence[KnownDefect],
+    problem: Problem,
+    quantity: str,
+    given: np.ndarray,
+    dtype: str,
+    version: str,
+    vain: Counter[str] | None = None,
 ) -> KnownDefect | None:
-    """The first convention that the numbers follow, or known defect; None where nothing explains them."""
+    """The first convention that the numbers follow, or known defect; None where nothing explains them.
+
+    In `vain` it is counted how often a formula explained nothing; one that did so VAIN times is not computed for cases
+    of many numbers.
+    """
     of_all = () if quantity == "output" else (SUBGRADIENT,)
     first = (*sorted(known, key=lambda defect: not isinstance(defect, Convention)), *of_all)
-    return next((defect for defect in first if excuses(defect, problem, quantity, given, dtype, version)), None)
+    return explaining(first, problem, quantity, given, dtype, version, vain)
+
+
+def explaining(
+    defects: Sequence[KnownDefect],
+    problem: Problem,
+    quantity: str,
+    given: np.ndarray,
+    dtype: str,
+    version: str,
+    vain: Counter[str] | None = None,
+) -> KnownDefect | None:
+    """The first that explains the numbers."""
+    vain = Counter() if vain is None else vain
+    many = sum(array.size for array in problem.arrays.values()) > MANY
+    for defect in defects:
+        if many and vain[defect.issue] >= VAIN:
+            continue
+        if excuses(defect, problem, quantity, given, dtype, version):
+            vain[defect.issue] = -sys.maxsize
+            return defect
+        vain[defect.issue] += 1
+    return None
 
 
 def excuses(

@@ -133,8 +133,9 @@ def causes_of(report: Report, *, of_one: bool = True) -> list[Cause]:
         if own == cause.rows:
             named.append(replace(cause, says=says))
         elif own:
-            named.append(Cause("", own, max(ratio_of(rows[key]) for key in own), math.nan))
-    everything = [*failures, *named, *grouped(left, rows)]
+            worst = max(ratio_of(rows[key]) for key in own)
+            named.append(replace(cause, says="", rows=own, before=worst, after=worst, others=(), where=""))
+    everything = [replace(cause, layer=report.name) for cause in (*failures, *grouped(left, rows))] + named
     return sorted(everything, key=lambda cause: (not cause.says, -len(cause.rows)))
 
 

@@ -10,6 +10,7 @@ import functools
 import math
 import warnings
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,10 +78,11 @@ def judged(
     *,
     dtype: str = "",
     known: Sequence[KnownDefect] = (),
+    vain: Counter[str] | None = None,
 ) -> list[Judgement]:
     """Judge the output and each gradient of `answer`, computed in `dtype` (by default the problem's).
 
-    What the framework is known for stands in the case, and in `known`.
+    What the framework is known for stands in the case, and in `known`; `vain` counts what explained nothing.
     refnp adds up the rows of its means in blocks, and is judged as such; others may add in any order.
     """
     case, dtype, found = problem.case, dtype or problem.dtype, []
@@ -89,7 +91,7 @@ def judged(
         common = ("frameworks", case.name, framework, version, dtype, quantity)
         named = [d for d in (*case.known_defects, *known) if d.covers(framework, dtype, quantity, case.name)]
         if given.shape != right.shape:
-            verdict, issue, why = verdict_of(excused_by(named, problem, quantity, given, dtype, version))
+            verdict, issue, why = verdict_of(excused_by(named, problem, quantity, given, dtype, version, vain))
             why = why or f"shape {given.shape} where {right.shape} is right"
             found.append(Judgement(*common, math.inf, math.inf, verdict, issue, why=why))
             if quantity == "output":  # no cotangent fits it
@@ -100,7 +102,7 @@ def judged(
         if ratio <= 1:
             found.append(Judgement(*common, ratio, ulps, WITHIN, why=beyond_blocks(problem, quantity, given, right)))
             continue
-        verdict, issue, why = verdict_of(excused_by(named, problem, quantity, given, dtype, version))
+        verdict, issue, why = verdict_of(excused_by(named, problem, quantity, given, dtype, version, vain))
         found.append(Judgement(*common, ratio, ulps, verdict, issue, float(given[worst]), float(right[worst]), why))
     return found
 

@@ -39,6 +39,24 @@ def in_bfloat16(x):
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).view(np.float32)
 
 
+def of_whole_blocks(query, key, value):
+    last = key.shape[-2] // 4 * 4 or key.shape[-2]
+    return softmax_of(scores_of(query, key[..., :last, :])) @ value[..., :last, :]
+
+
+def without_last_square(x, gain, eps=1e-5):
+    squares = (x[..., :-1] ** 2).sum(-1, keepdims=True) / x.dtype.type(x.shape[-1])
+    return x / np.sqrt(squares + np.asarray(eps, x.dtype)) * gain
+
+
+def with_shifted_bias(x, weight, bias):
+    return x @ weight + np.roll(bias, -1)
+
+
+def of_the_row_before(table, tokens):
+    return table[np.minimum(tokens, len(table) - 2)]
+
+
 NAMED = [
     ("layer_norm", lambda x, gain, shift, eps=1e-5: gain * normalized(x, 3 * eps) + shift, "ε were multiplied by 3"),
     ("layer_norm", lambda x, gain, shift, eps=1e-5: gain * normalized(x, eps) - shift, "shift were of the other sign"),
@@ -46,6 +64,10 @@ NAMED = [
     ("softmax", small_constant, "1e-6 were added to e.sum(-1, keepdims=True)"),
     ("attention", lambda query, key, value: softmax_of(scores_of(query, key)) @ value / query.dtype.type(0.9), "10/9"),
     ("attention", lambda query, key, value: softmax_of(scores_of(query, key) * np.log(2)) @ value, "by log 2 = 0.6931"),
+    ("attention", of_whole_blocks, "of the M places of key and value the first 4 alone were read"),
+    ("linear", with_shifted_bias, "bias were shifted by one place, the first come last"),
+    ("embedding", of_the_row_before, "tokens were at most the last but one"),
+    ("rms_norm", without_last_square, "scale were np.sqrt(without_last(x ** 2).mean(-1, keepdims=True) + "),
 ]
 
 

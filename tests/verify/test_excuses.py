@@ -6,6 +6,7 @@ or an infinity that nobody's formula gives; and functions that have a known defe
 
 import functools
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from refnp.layers.activation import gelu
 from refnp.numbers import parts, rounding
 from refnp.numbers.rounding import arithmetic, between, either, exact, tolerance, where
 from refnp.verify import excuses
-from refnp.verify.case import KnownDefect
+from refnp.verify.case import KnownDefect, Problem
 from refnp.verify.excuses import by_formula, excused_by, fingerprint
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, WITHIN, judged
 from refnp.verify.layers import cases_of_layers
@@ -331,3 +332,19 @@ def test_kinks_are_where_x_is_zero():
     np.testing.assert_array_equal(parts.with_parts(of_page, excuses.SUBGRADIENT.parts)(x).value, [1, 3, 5])
     np.testing.assert_array_equal(np.where(x > 0, 5, 1).value, [1, 1, 5])
     assert where is rounding.where
+
+
+def test_a_formula_that_explains_nothing_is_not_computed_again_for_many_numbers(monkeypatch):
+    tried = []
+    monkeypatch.setattr(excuses, "excuses", lambda *of: tried.append(of))
+    case = next(case for case in cases_of_layers() if case.layer.name == "relu")
+    small, large = (
+        Problem(case, "float64", {"x": np.zeros(size)}, np.random.default_rng(0)) for size in (3, excuses.MANY + 1)
+    )
+    vain = Counter()
+    for problem in [large] * (excuses.VAIN + 2) + [small]:
+        excuses.explaining([excuses.SUBGRADIENT], problem, "output", np.zeros(3), "float64", "", vain)
+    assert len(tried) == excuses.VAIN + 1
+    monkeypatch.setattr(excuses, "excuses", lambda *of: True)
+    assert excuses.explaining([excuses.SUBGRADIENT], small, "output", np.zeros(3), "float64", "", vain)
+    assert excuses.explaining([excuses.SUBGRADIENT], large, "output", np.zeros(3), "float64", "", vain)

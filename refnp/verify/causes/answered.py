@@ -122,8 +122,10 @@ class Answered:
         try:
             if mutant.rounded:
                 return self._to_the_bit(mutant, wrong_or_right=True) != {}
-            if mutant.narrow:
-                return not self._is_lost_by(mutant)
+            if mutant.narrow and self._is_lost_by(mutant):
+                return False
+            if mutant.narrow and not mutant.mixed:
+                return True
             values = self.wide_values(mutant)
             changed = [q for q in self.changed(values) if q not in self.wrong]
             allowed = {q: self._enlarged(q, values[q]) for q in changed}
@@ -193,7 +195,7 @@ class Answered:
         tick()
         try:
             if mutant.rounded:
-                return self._to_the_bit(mutant)
+                return self._to_the_bit(mutant, known=known)
             return self._narrowly(mutant, loosely, known) if mutant.narrow else self._widely(mutant)
         except Exception:
             return None
@@ -232,10 +234,13 @@ class Answered:
             return {}
         return found if any(self._tells(q, allowed[q]) for q in changed) else None
 
-    def _to_the_bit(self, mutant: Mutant, *, wrong_or_right: bool = False) -> dict[str, float] | None:
+    def _to_the_bit(
+        self, mutant: Mutant, *, wrong_or_right: bool = False, known: bool = False
+    ) -> dict[str, float] | None:
         """Of a rounding: the answer is what it gives, but for a few elements, which are a unit of its format off.
 
-        Of the elements that differ from what is right nearly all are to be as the rounding has them.
+        Of the elements that differ from what is right nearly all are to be as the rounding has them. Where other cases
+        show that it was made, a sum of many, by itself, may be a unit of its format off: some terms were near a tie.
         """
         form, stored = FORMATS[mutant.rounded], self.policy.stored
         values = self.values(mutant.function, self.policy.dtype)
@@ -253,6 +258,8 @@ class Answered:
             most = size.max(-1, keepdims=True, initial=0) if value.ndim else size
             of_format = self.allowed[q] * max(form.u / stored.u, 1) if self.allowed[q].shape == value.shape else 0
             within = distances(given, value) <= np.maximum(4 * max(form.u, stored.u) * most + form.lost, of_format)
+            if known and near.size == 1 and (2 * distances(given, value) < distances(given, right)).all():
+                near = near | within
             if not (near | within).all() or near.sum() < EXACT * near.size:
                 return {}
             if differ.any() and (near & differ).sum() < EXACT * differ.sum():
@@ -302,6 +309,8 @@ class Answered:
     def _enlarged(self, quantity: str, value: np.ndarray) -> np.ndarray:
         """The bound of the right value, or the same part of the mutant's where that is larger: from 4 to 512 u of it.
 
+        4 u of the format that is computed in, which may be wider than that in which results are stored.
+
         Of inputs that hold NaN or infinity, what is not finite by a mistake is no evidence against it.
         """
         allowed, size, u = self.allowed[quantity], np.abs(value), self.policy.stored.u
@@ -311,7 +320,7 @@ class Answered:
         other = ~np.isfinite(value) & (distances(np.asarray(self.answer[quantity], WIDE), value) > 0)
         if all(np.isfinite(array).all() for array in self.problem.arrays.values()):
             other = np.zeros_like(other)
-        return np.where(other, np.inf, np.fmax(allowed, np.clip(part, 4 * u, 512 * u) * size))
+        return np.where(other, np.inf, np.fmax(allowed, np.clip(part, 4 * self._inside, 512 * u) * size))
 
     def is_near(self, quantity: str, value: np.ndarray) -> bool:
         """Whether what the mutant leaves of the error, beyond rounding, is a small part of it."""
@@ -331,12 +340,17 @@ class Answered:
 
     def _moved(self, mutant: Mutant, samples: int) -> Iterator[list[np.ndarray]]:
         """Inputs moved by half a unit in the last place, first, unless it is known of a mistake, as they are."""
-        dtype, u = self.policy.dtype, policy(mutant.inside or self.policy).stored.u
+        dtype, u = self.policy.dtype, policy(mutant.inside).stored.u if mutant.inside else self._inside
         rng = np.random.default_rng(zlib.crc32(self.problem.case.name.encode()))
         for sample in range(int(mutant.narrow), samples):  # what is narrow was computed of inputs as they are
             step = float(u) if sample else 0.0
             ways = [(a, rng.choice([-1.0, 0.0, 1.0], a.shape)) for a in self.problem.arrays.values()]
             yield [np.where(np.isfinite(a), a + a * (step * way), a).astype(dtype) for a, way in ways]
+
+    @property
+    def _inside(self) -> float:
+        """Half a unit in the last place of the numbers that are computed with."""
+        return self.policy.stored.u if self.policy.every or not self.policy.narrow else self.policy.inside.u
 
     def _spread(self, mutant: Mutant, values: Answer, samples: int, *, unknown: float = 0.0) -> dict[str, np.ndarray]:
         """SPREAD times the largest difference of values in the precision of the case, for inputs moved by u/2.

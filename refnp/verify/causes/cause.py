@@ -41,6 +41,8 @@ class Cause:
         if not self.says:
             what = f"{self.seen}; " if self.seen else ""
             return f"{self.layer}: {what}no known mistake fits {count} (error over bound {short(self.before)}){where}"
+        if math.isnan(self.after):  # what was wrong before there were numbers, or what is known of a framework
+            return f"{self.layer}: {self.says} ({count}{where})"
         fits = ", or ".join(f"as if {says.removeprefix('as if ')}" for says in (self.says, *self.others))
         falls = f"error over bound falls from {short(self.before)} to {short(self.after)}"
         return f"{self.layer}: {fits} ({falls}; {count}{where})"

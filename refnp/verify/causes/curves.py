@@ -1,6 +1,7 @@
-"""The curve of a function of elements, and the statistics of a norm, as they are seen in what a function answers."""
+"""The curve of a function of elements, the statistics of a norm, and jumps, as they are seen in what is answered."""
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -12,11 +13,15 @@ from refnp.verify.causes.options import defaults_of
 
 GRID = np.linspace(-12, 12, 193)  # where the curve of a function of elements is asked
 END = 9  # places at an end of the grid that are to lie on a line
+GROWTHS = (2.0**-10, 2.0**-13)  # of an argument from one call to the next: where 8 bits are kept, and 11
+CALLS, HALVED = 48, 14  # and how often the place of a jump is halved
+FEWEST = 3  # jumps
+LARGER, BEYOND = 64, 64  # times what is between jumps, and the bound of what is right
 MOST = 128  # numbers of a norm's argument, each of which is moved
 
 
 def of_curve(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
-    """Where a function of elements leaves the right one, and what it is beyond."""
+    """Where a function of elements jumps, or leaves the right one, and what it is beyond."""
     if len(a.problem.arrays) != 1:
         return
     (name, _), *_ = a.problem.arrays.items()
@@ -28,6 +33,9 @@ def of_curve(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
     given = output_of(ask(problem))
     off = ~(np.abs(given - right) <= tolerance(problem.bounds["output"], problem.dtype))
     if given.shape != right.shape or not off.any():
+        return
+    if jumps := list(of_steps(layer, a, ask)):
+        yield from jumps
         return
     if off.all():
         k = int(np.nanargmax(np.abs(given - right)))
@@ -90,3 +98,51 @@ def of_line(x: np.ndarray, y: np.ndarray) -> tuple[float, float] | None:
     """m and s of y = (x − m)/s; None if y is no such function."""
     slope, start, straight = line_through(x, y)
     return (-start / slope, 1 / slope) if straight and slope else None
+
+
+def of_steps(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
+    """Which element jumps, and how often, as all numbers of an argument grow by a part of themselves."""
+    for name, x in a.problem.arrays.items():
+        for growth in GROWTHS if x.dtype.kind == "f" and x.size else ():
+            error = functools.partial(error_at, layer, a, ask, name)
+            errors = np.array([error(1 + k * growth) for k in range(CALLS)])  # (calls, results)
+            bends = np.abs(np.diff(errors, 2, axis=0))
+            most = bends.max(0, initial=0)
+            rough = (bends > most / 8).sum(0)
+            between = (bends < most / LARGER).sum(0)
+            stepped = (rough >= 2 * FEWEST) & (between >= CALLS // 2) & (most > BEYOND * a.allowed["output"].ravel())
+            if not (stepped & np.isfinite(most)).any():
+                continue
+            k = int(np.argmax(np.where(stepped & np.isfinite(most), most, 0)))
+            jumps = np.abs(np.diff(errors[:, k]))
+            first = int(np.argmax(jumps))
+            if is_jump(error, k, 1 + first * growth, growth, float(jumps[first])):
+                place = at_place("output", tuple(map(int, np.unravel_index(k, a.right["output"].shape))))
+                times = int((jumps > jumps[first] / 4).sum())
+                yield (
+                    f"as {name} grows by {100 * CALLS * growth:.1f} %, {place} jumps {times} times, "
+                    f"by up to {jumps[first]:.2g}: by a condition, or something inside is rounded"
+                )
+                return
+
+
+def error_at(layer: Layer, a: Answered, ask: Ask, name: str, factor: float) -> np.ndarray:
+    """How far each result is from the right one, with an argument times a factor."""
+    arrays = {**a.problem.arrays}
+    arrays[name] = (arrays[name] * factor).astype(arrays[name].dtype)
+    right = layer.function(*(x.astype(WIDE) for x in arrays.values()), **a.problem.case.options)
+    return (output_of(ask(with_arrays(a.problem, arrays))) - np.asarray(right, WIDE)).ravel()
+
+
+def is_jump(errors: Callable[[float], np.ndarray], k: int, low: float, growth: float, jump: float) -> bool:
+    """Whether an element's error jumps in an interval: by as much in a part of it that is thousands of times less."""
+    error = lambda factor: errors(factor)[k]
+    left, right = error(low), error(low + growth)
+    for _ in range(HALVED):
+        growth /= 2
+        middle = error(low + growth)
+        if abs(middle - left) >= abs(right - middle):
+            right = middle
+        else:
+            low, left = low + growth, middle
+    return bool(abs(right - left) > jump / 2)

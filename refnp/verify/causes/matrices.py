@@ -18,7 +18,7 @@ from refnp.verify.causes.answered import Answered
 Ask = Callable[[Problem], Answer]
 LITTLE = 1e-4  # a part of the largest below is none
 ASKED = 64  # numbers or rows that are moved, one at a time
-MOVES = ((1.5, 0.25), (0.5, -0.5))  # x → 1.5 x + .25, …
+MOVES = ((1.5, 0.25), (1.0, -0.0625))  # x → 1.5 x + .25, …: far and near
 Place = tuple[int, ...]
 
 
@@ -26,7 +26,7 @@ Place = tuple[int, ...]
 class Matrix:
     """How results change, and how they ought to, with each number of an argument.   Shapes: (moves, pieces, *results).
 
-    `takes` names the argument and `gives` the result.
+    `takes` names the argument and `gives` the result; `moved` is by how much each piece is, where that is a number.
     """
 
     takes: str
@@ -34,6 +34,7 @@ class Matrix:
     pieces: Sequence[Place]
     given: np.ndarray
     right: np.ndarray
+    moved: np.ndarray | None = None  # (moves, pieces)
 
     def told(self) -> Iterator[str]:
         """What sets the given matrix apart from the right one."""
@@ -55,8 +56,8 @@ class Matrix:
                 k, *at = own[0]
                 yield f"{at_place(self.gives, tuple(at))} {says.format(self.named(self.pieces[k]))}{and_more(own)}"
         if not more and not less:
-            yield from self.quotients(ought)
-            yield from self.differences(most)
+            found = [*self.quotients(ought), *self.differences(most)]
+            yield from found or self.parts()
 
     def instead(self, more: list[Place], less: list[Place]) -> str:
         """That each result which reads the wrong number reads one in place of another; "" if it is not so."""
@@ -86,6 +87,21 @@ class Matrix:
                 first = at_place(of, chosen[0])
                 yield f"{first} {counts} {span} times what is right{where(chosen, names)}{and_more(chosen)}"
                 return
+
+    def parts(self) -> Iterator[str]:
+        """Of what is linear, the result that takes most too much or too little of a number."""
+        if self.moved is None or not self.moved.all():
+            return
+        moved = self.moved.reshape(*self.moved.shape, *(1,) * (self.given.ndim - 2))
+        given, right = self.given / moved, self.right / moved
+        least = LITTLE * max(float(np.abs(right).max(initial=0)), float(np.abs(given).max(initial=0)))
+        linear = (np.ptp(given, axis=0) <= least) & (np.ptp(right, axis=0) <= least)
+        off = np.where(linear, np.abs(given[0] - right[0]), 0)
+        if linear.all() and off.max(initial=0) > least:
+            k, *at = np.unravel_index(np.argmax(off), off.shape)
+            place, which = at_place(self.gives, tuple(map(int, at))), self.named(self.pieces[int(k)])
+            own, ought = (f"{float(m[0][(k, *at)]):.4g}" for m in (given, right))
+            yield f"{place} takes {own} of {which} where {ought} is right{and_more(np.argwhere(off > least))}"
 
     def differences(self, most: float) -> Iterator[str]:
         """That each row of what is given differs by one number from what is right."""
@@ -123,7 +139,7 @@ def at_place(name: str, place: Place) -> str:
     return f"{name}{list(place)}" if place else name
 
 
-def and_more(found: Sequence) -> str:
+def and_more(found: Sequence | np.ndarray) -> str:
     """How many more there are."""
     return f" (and {len(found) - 1} more)" if len(found) > 1 else ""
 
@@ -138,24 +154,28 @@ def of_arguments(layer: Layer, a: Answered, ask: Ask) -> Iterator[Matrix]:
     """How the output changes with each number of each argument, or with each row of a larger one."""
     arrays, options = a.problem.arrays, a.problem.case.options
     right_of = lambda given: np.asarray(layer.function(*(x.astype(WIDE) for x in given.values()), **options), WIDE)
-    before, right = output_of(ask(a.problem)), right_of(arrays)
-    if before.shape != right.shape or not np.isfinite(before).all():
+    before, result = output_of(ask(a.problem)), right_of(arrays)
+    if before.shape != result.shape or not np.isfinite(before).all():
         return
     for name, x in arrays.items():
         pieces = list(np.ndindex(x.shape if x.size <= ASKED else x.shape[:-1]))
         if x.dtype.kind != "f" or not 1 < len(pieces) <= ASKED:
             continue
         own: list[Any] = [[], []]
+        steps: list[Any] = []
         for factor, more in MOVES:
+            steps.append([])
             for answers in own:
                 answers.append([])
             for piece in pieces:
                 moved = x.copy()
-                moved[piece] = factor * x[piece] + more
-                given = {**arrays, name: moved}
-                own[0][-1].append(output_of(ask(with_arrays(a.problem, given))) - before)
-                own[1][-1].append(right_of(given) - right)
-        yield Matrix(name, "output", pieces, *(np.array(answers) for answers in own))
+                moved[piece] = moved_by(x[piece], factor, more)
+                steps[-1].append(moved[piece].astype(WIDE) - x[piece])
+                others = {**arrays, name: moved}
+                own[0][-1].append(output_of(ask(with_arrays(a.problem, others))) - before)
+                own[1][-1].append(right_of(others) - result)
+        given, right = map(np.array, own)
+        yield Matrix(name, "output", pieces, given, right, np.array(steps) if len(pieces[0]) == x.ndim else None)
 
 
 def of_walk_back(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
@@ -186,7 +206,14 @@ def of_walk_back(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
         if np.abs(whole - told).max(initial=0) > LITTLE * np.abs(told).max(initial=0):
             yield f"the gradient of {name} is not linear in the incoming gradient ȳ"
         else:
-            yield from Matrix("ȳ", f"gradient of {name}", places, given[None], true[None]).told()
+            yield from Matrix(
+                "ȳ", f"gradient of {name}", places, given[None], true[None], np.ones((1, len(places)))
+            ).told()
+
+
+def moved_by(piece: np.ndarray, factor: float, more: float) -> np.ndarray:
+    """A number, or a row, times a factor and more; not as much more in all, which a softmax does not see."""
+    return factor * piece + more / (1 + np.arange(np.size(piece)).reshape(np.shape(piece)))
 
 
 def output_of(answer: Answer) -> np.ndarray:

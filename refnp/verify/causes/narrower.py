@@ -134,7 +134,14 @@ def in_any_order(function: Callable, edit: Edit) -> Callable:
 def of_any_format(function: Callable, edit: Edit) -> Callable[[Format], Callable]:
     """The edited function with a rounding to a format: one function, of the format that was asked for last."""
     chosen: list[Format] = []
-    words = {LETTER: lifted(lambda x: rounded_forward(x, form=chosen[-1]))}
+    rounded_one = lifted(lambda x: rounded_forward(x, form=chosen[-1]))
+
+    def rounded_all(x: Any) -> Any:
+        return (
+            tuple(one if callable(one) else rounded_one(one) for one in x) if isinstance(x, tuple) else rounded_one(x)
+        )
+
+    words = {LETTER: rounded_all}
     mistaken = edited_function(function, {edit.opened.function: edit.tree}, words, back=False)
 
     def in_format(form: Format) -> Callable:

@@ -2,16 +2,20 @@
 
 An option that is a name is each of the others, one that is true is false, a number is another one of those that
 are usual, a whole number one more or less; whatever is asked for, it is what it is unless told. Two options, or two
-arguments of one shape, are exchanged.
+arguments of one shape, are exchanged. An argument is shifted or flipped, an index is another, and of an axis that is
+summed over some places are left out.
 """
 
+import functools
 import inspect
 import itertools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from refnp import autograd as ag
 from refnp.autograd.notation import DOMAINS, Option, is_boolean, is_number, is_whole
 from refnp.verify.case import Layer
 from refnp.verify.causes.answered import Answered
@@ -44,6 +48,9 @@ def of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
         if any(one in a.problem.case.options and other in a.problem.case.options for a in answered):
             says = f"{one} and {other} were exchanged"
             yield Mutant(says, (layer.name,), with_exchanged_options(layer, one, other, defaults))
+    yield from of_moved(layer, answered)
+    yield from of_indices(layer)
+    yield from of_axes(layer)
     arguments = list(answered[0].problem.arrays)
     for i, j in itertools.combinations(range(len(arguments)), 2):
         if all(same_shape(a, i, j) for a in answered):
@@ -146,3 +153,125 @@ def with_exchanged_arguments(layer: Layer, i: int, j: int) -> Callable:
         return layer.function(*order, **given)
 
     return exchanged
+
+
+MOVED: dict[str, Callable[[Any], Any]] = {
+    "shifted by one place, the first come last": lambda x: ag.roll(x, -1, -1),
+    "shifted by one place, the last come first": lambda x: ag.roll(x, 1, -1),
+    "in reversed order": lambda x: ag.flip(x, -1),
+}
+INDEX: dict[str, Callable[[Any, int], Any]] = {
+    "one more": lambda index, n: (index + 1) % n,
+    "one less": lambda index, n: (index - 1) % n,
+    "at most the last but one": lambda index, n: np.minimum(index, max(n - 2, 0)),
+    "counted from the end": lambda index, n: n - 1 - index,
+}
+FIRST, BLOCKS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 32, 64, 100, 128, 256, 512, 1024), (2, 4, 8, 16, 32, 64, 128, 256)
+
+
+def first(c: int, n: int) -> slice:
+    """The first c of n places."""
+    return slice(0, min(c, n))
+
+
+def whole_blocks(b: int, n: int) -> slice:
+    """The places of n that fill blocks of b; all where there are fewer."""
+    return slice(0, n // b * b or n)
+
+
+READ: dict[str, Callable[[int], slice]] = {
+    "all but the last": lambda n: slice(0, max(n - 1, 1)),
+    "all but the first": lambda n: slice(min(1, n - 1), n),
+    **{f"the first {c}": functools.partial(first, c) for c in FIRST},
+    **{f"whole blocks of {b}": functools.partial(whole_blocks, b) for b in BLOCKS},
+}
+
+
+def of_moved(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
+    """The layer with an argument shifted or flipped along its last axis."""
+    for i, (name, x) in enumerate(answered[0].problem.arrays.items()):
+        for says, move in MOVED.items() if x.dtype.kind == "f" and x.ndim else ():
+            function = functools.partial(with_argument, layer.function, i, move)
+            yield Mutant(f"{name} were {says}", (layer.name,), function)
+
+
+def with_argument(function: Callable, i: int, move: Callable[[Any], Any], *arrays: Any, **options: Any) -> Any:
+    """The function of which an argument is another."""
+    return function(*arrays[:i], move(arrays[i]), *arrays[i + 1 :], **options)
+
+
+def of_indices(layer: Layer) -> Iterator[Mutant]:
+    """The layer with another index of the rows, or places, of an argument."""
+    for name, argument in arguments_of(layer).items():
+        for letter in {shape.below for shape in argument.shapes if shape.below}:
+            for says, change in INDEX.items():
+                function = functools.partial(with_index, layer, name, letter, change)
+                yield Mutant(f"{name} were {says}", (layer.name,), function)
+
+
+def arguments_of(layer: Layer) -> dict[str, Any]:
+    """What is declared of the arguments of a layer's function, by their names."""
+    declared = getattr(layer.function, "takes", None)
+    return {} if declared is None else declared.arguments
+
+
+def given_to(layer: Layer, arrays: Sequence[Any], options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by their names, those that are given as options too."""
+    names = list(inspect.signature(layer.function).parameters)
+    declared = arguments_of(layer)
+    return dict(zip(names, arrays, strict=False)) | {n: v for n, v in options.items() if n in declared}
+
+
+def axis_of(argument: Any, value: Any, letter: str) -> int | None:
+    """Which axis of an argument a letter is, counted from the end; None if it has none."""
+    for shape in argument.shapes if value is not None else ():
+        if letter in shape.axes and len(shape.axes) <= np.ndim(value):
+            return int(shape.axes.index(letter) - len(shape.axes))
+    return None
+
+
+def with_index(layer: Layer, name: str, letter: str, change: Callable, *arrays: Any, **options: Any) -> Any:
+    """The layer's function with an index changed, which is below the length of a letter's axis."""
+    declared, given = arguments_of(layer), given_to(layer, arrays, options)
+    lengths = [
+        np.shape(v)[axis]
+        for other, v in given.items()
+        if other in declared and (axis := axis_of(declared[other], v, letter)) is not None
+    ]
+    given[name] = change(np.asarray(given[name]), lengths[0])
+    return called(layer, given, len(arrays), options)
+
+
+def called(layer: Layer, given: dict[str, Any], places: int, options: dict[str, Any]) -> Any:
+    """The layer's function of arguments by their names, the first by their places."""
+    named = {name: value for name, value in given.items() if name in options}
+    return layer.function(*list(given.values())[:places], **{**options, **named})
+
+
+def of_axes(layer: Layer) -> Iterator[Mutant]:
+    """The layer of which along an axis that is summed over, and that no result has, some places alone are read."""
+    declared = getattr(layer.function, "takes", None)
+    if declared is None:
+        return
+    result = set(re.findall(r"\w+", declared.result))
+    letters: dict[str, list[str]] = {}
+    for name, argument in declared.arguments.items():
+        for letter in dict.fromkeys(letter for shape in argument.shapes for letter in shape.axes):
+            letters.setdefault(letter, []).append(name)
+    for letter, names in letters.items():
+        is_summed = letter.isidentifier() and letter not in result and len(names) > 1
+        of = f"of the {letter} places of {' and '.join(names[:2])}"
+        for says, read in READ.items() if is_summed else ():
+            function = functools.partial(with_places, layer, letter, read)
+            yield Mutant(f"{of} {says} alone were read", (layer.name,), function)
+
+
+def with_places(layer: Layer, letter: str, read: Callable[[int], slice], *arrays: Any, **options: Any) -> Any:
+    """The layer's function of arguments of which along an axis some places alone are left."""
+    declared, given = arguments_of(layer), given_to(layer, arrays, options)
+    for name, value in given.items():
+        axis = axis_of(declared[name], value, letter) if name in declared else None
+        n = 1 if axis is None else np.shape(value)[axis]
+        if n > 1:
+            given[name] = value[(..., read(n), *(slice(None),) * (-1 - (axis or 0)))]
+    return called(layer, given, len(arrays), options)

@@ -253,12 +253,12 @@ class Search:
         part = lambda a: a if quantities is None else a.only(quantities)
         explained: dict[Row, float] = {}
         missed: set[Row] = set()
-        small: list[Answered] = []  # errors that are smaller than a mistake of rounding's by chance, if others show it
+        small: list[Answered] = []  # errors that rounding makes smaller or larger by chance, if others show it
         for a in self.deviating:
             if not (own := a.rows & rows):
                 continue
             found = part(a).explained(mutant) or {}
-            if not found and mutant.narrow and len(small) < MISSED * len(self.deviating):
+            if not found and (mutant.narrow or mutant.rounded) and len(small) < MISSED * len(self.deviating):
                 small.append(a)
                 continue
             explained |= {a.row(q): after for q, after in found.items() if a.row(q) in rows}

@@ -13,12 +13,13 @@ import numpy as np
 from refnp.numbers.rounding import WIDE
 from refnp.verify.case import Layer
 from refnp.verify.causes.answered import Answered
-from refnp.verify.causes.curves import of_curve, of_statistics
+from refnp.verify.causes.curves import of_curve, of_statistics, of_steps
 from refnp.verify.causes.matrices import (
     ASKED,
     LITTLE,
     MOVES,
     Ask,
+    moved_by,
     of_arguments,
     of_walk_back,
     output_of,
@@ -26,15 +27,18 @@ from refnp.verify.causes.matrices import (
     with_arrays,
 )
 
-TRIED, SAID = 16, 3  # cases, and sentences
+TRIED, FEW, SAID = 16, 2, 3  # cases, those of which many questions are asked, and sentences
+ENOUGH = 4  # differences of scores that are to lie on a line
+SEVERAL = 3  # keys of a query whose weights are all less by one factor
 
 
 def seen(layer: Layer, answered: Sequence[Answered], ask: Ask) -> str:
     """What is seen of a function in the smallest cases that tell something; "" if that is nothing."""
-    of_outputs = [a for a in answered if "output" in a.wrong]
-    in_order = sorted(of_outputs or answered, key=lambda a: (-a.policy.stored.bits, a.size))
-    for reading in READINGS if of_outputs else (of_walk_back,):
-        for a in in_order[:TRIED]:
+    in_order = sorted(answered, key=lambda a: (-a.policy.stored.bits, a.size))
+    outputs = [a for a in in_order if "output" in a.wrong]
+    gradients = [a for a in in_order if "output" not in a.wrong]
+    for reading, cases in (*((reading, outputs) for reading in READINGS), (of_walk_back, gradients)):
+        for a in cases[: TRIED if reading is not of_steps else FEW]:
             try:
                 found = list(itertools.islice(reading(layer, a, ask), SAID))
             except Exception:  # it does not take such values
@@ -86,7 +90,7 @@ def of_loss(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
     for row, place in enumerate(places if len(places) <= ASKED else ()):
         for move, (factor, more) in enumerate(MOVES):
             moved = {**arrays, name: x.copy()}
-            moved[name][place] = factor * x[place] + more
+            moved[name][place] = moved_by(x[place], factor, more)
             ought = right_of(moved) - right
             counts[row, move] = (given_of(moved) - given) / ought if ought else np.nan
     count, steady = spread(counts)
@@ -108,7 +112,10 @@ def of_weights(weights: np.ndarray, right: np.ndarray) -> Iterator[str]:
     if off.any():
         low, high = float(sums[off].min()), float(sums[off].max())
         span = f"{low:.3g}" if high - low < LITTLE else f"{low:.3g} … {high:.3g}"
-        fewer = " as if there were more keys" if high < 1 else ""
+        times = np.where(right > 0, weights, np.nan) / np.where(right > 0, right, 1)
+        least, most = (f(times, -1) for f in (np.nanmin, np.nanmax))
+        alike = ((most - least <= LITTLE * most) & ((right > 0).sum(-1) >= SEVERAL))[off]
+        fewer = " as if there were more keys" if high < 1 and alike.all() else ""
         yield f"weights do not sum to 1 but to {span}{',' if fewer else ''}{fewer}"
     more, less = (weights > LITTLE) & (right == 0), (weights < LITTLE**2) & (right > LITTLE)
     for pairs, says in ((more, "sees key {} (offset {}), which is hidden"), (less, "does not see key {} (offset {})")):
@@ -119,6 +126,7 @@ def of_weights(weights: np.ndarray, right: np.ndarray) -> Iterator[str]:
             yield f"query {n} {says.format(m, m - n)}{rest}"
     if not off.any() and not more.any() and not less.any():
         yield from of_slope(weights, right)
+        yield from of_offset(weights, right)
 
 
 def of_slope(weights: np.ndarray, right: np.ndarray) -> Iterator[str]:
@@ -129,9 +137,25 @@ def of_slope(weights: np.ndarray, right: np.ndarray) -> Iterator[str]:
     x, y = (np.where(both, v - v.sum(-1, keepdims=True) / count, 0) for v in map(differ, (right, weights)))
     if not (x * x).sum():
         return
+    free = int(np.maximum(((np.abs(x) > LITTLE) & both).sum(-1) - 1, 0).sum())  # differences of scores
     slope = float((x * y).sum() / (x * x).sum())
-    if abs(slope - 1) > LITTLE and np.abs(y - slope * x).max() < LITTLE * np.abs(y).max():
+    if free >= ENOUGH and abs(slope - 1) > LITTLE and np.abs(y - slope * x).max() < LITTLE * np.abs(y).max():
         yield f"log-weights are {slope:.4g} times what is right"
 
 
-READINGS = (of_two_calls, of_attention, of_loss, of_curve, of_statistics, of_influence)
+def of_offset(weights: np.ndarray, right: np.ndarray) -> Iterator[str]:
+    """The offset at which alone keys count another number of times than is right, beside the others of their query."""
+    n, m = weights.shape[-2:]
+    times = np.where(right > 0, weights / np.where(right > 0, right, 1), np.nan)
+    for offset in range(1 - n, m):
+        own = np.eye(n, m, offset, dtype=bool)
+        keys = np.where(own & (right > 0), times, 0).sum(-1).ravel()
+        others = [row[~np.isnan(row)] for row in np.where(own, np.nan, times).reshape(-1, m)]
+        beside = np.array([key / row[0] for key, row in zip(keys, others, strict=True) if key and row.size])
+        alike = all(np.ptp(row) <= LITTLE * row.max() for row in others if row.size)
+        if alike and len(beside) >= ENOUGH and np.ptp(beside) < LITTLE < abs(beside[0] - 1):
+            yield f"the key at offset {offset} counts {beside[0]:.4g} times what is right, beside the others"
+            return
+
+
+READINGS = (of_two_calls, of_attention, of_loss, of_curve, of_statistics, of_influence, of_steps)

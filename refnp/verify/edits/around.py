@@ -34,8 +34,11 @@ def around(function: Callable, word: str) -> Iterator[tuple[str, Edit]]:
             for path, node in places(statement) if not of_pullback else ():
                 if isinstance(node, NUMBERS) and path[-1][0] != "func":
                     edit = edited(one, statement, path, call(word, node), of_pullback=False)
+                    target = getattr(statement, "targets", [node])[0]
                     if len(path) == 1 and is_one_number(statement):
-                        yield ast.unparse(getattr(statement, "targets", [node])[0]), edit
+                        yield ast.unparse(target), edit
+                    elif len(path) == 1 and isinstance(target, ast.Tuple):
+                        inside.append((", ".join(map(ast.unparse, target.elts)), edit))
                     else:
                         inside.append((ast.unparse(node), edit))
     yield from inside

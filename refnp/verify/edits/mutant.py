@@ -21,8 +21,9 @@ class Mutant:
     `refnp.vjp`: its own derivative, or for a mistake in the gradient alone the mistaken one. A mistake of rounding is
     `narrow`: it shows in the precision that is judged, and not in a wider one. What computes in a lower precision than
     that names it, `inside`, and is allowed what that precision is. What is `rounded` to a format at one place is to
-    agree to the bit. A walk back of which it is not known how it is formed may be one that `cancels`, and lose what is
-    small beside ȳ. `where` is the line of a page, and what stands there in its place.
+    agree to the bit. Of two mistakes that are `mixed` one alone is of rounding. A walk back of which it is not known
+    how it is formed may be one that `cancels`, and lose what is small beside ȳ. `where` is the line of a page, and what
+    stands there in its place.
     """
 
     says: str
@@ -34,6 +35,7 @@ class Mutant:
     where: str = ""
     rounded: str = ""
     cancels: bool = False
+    mixed: bool = False
 
     @property
     def function(self) -> Callable:
@@ -49,7 +51,8 @@ class Mutant:
             return None
         shared = tuple(name for name in self.layers if name in other.layers)
         says, switches = f"{self.says}, and {other.says}", {**self.switches, **other.switches}
-        return Mutant(says, shared, self.template, switches, self.narrow or other.narrow)
+        narrow, mixed = self.narrow or other.narrow, self.narrow != other.narrow
+        return Mutant(says, shared, self.template, switches, narrow, mixed=mixed)
 
 
 @primitive

@@ -235,6 +235,8 @@ def _of_operation(node: ast.expr) -> Iterator[ast.expr]:
             yield node.left
             if not isinstance(node.op, ast.Pow):
                 yield node.right
+        if isinstance(node.op, ast.FloorDiv):  # the whole number above
+            yield ast.UnaryOp(ast.USub(), ast.BinOp(ast.UnaryOp(ast.USub(), node.left), node.op, node.right))
         if isinstance(node.op, ast.MatMult):
             yield ast.BinOp(node.left, node.op, ast.Attribute(node.right, "mT", ast.Load()))
             yield ast.BinOp(ast.Attribute(node.left, "mT", ast.Load()), node.op, node.right)
@@ -283,6 +285,8 @@ def _of_reduction(node: ast.expr) -> Iterator[ast.expr]:
         yield again(kind, [ast.Constant(None)])
         yield again(kind, [ast.parse("tuple(range(1, x.ndim))", mode="eval").body])
     count = call("count_of", value, *node.args[:1])
+    if kind != "max":
+        yield ast.Call(ast.Attribute(call("without_last", value), kind, ast.Load()), node.args, node.keywords)
     if kind == "mean":
         less = ast.BinOp(count, ast.Div(), call("max", ast.BinOp(count, ast.Sub(), ast.Constant(1)), ast.Constant(1)))
         yield ast.BinOp(node, ast.Mult(), less)
