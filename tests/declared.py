@@ -71,7 +71,7 @@ class Drawn:
             return self.rng.random(shape) < 0.7
         if kind == "whole":
             return self.rng.integers(0, 2, shape)
-        if kind in ("positive", "nonnegative", "probability", "real"):
+        if kind in ("positive", "nonnegative", "weights", "probability", "real"):
             return self.rng.uniform(0.1, 0.9, shape)
         if kind in ("triangular", "definite") and shape[-1:] == shape[-2:-1]:
             factor = np.tril(self.rng.normal(size=shape), -1) + np.eye(shape[-1])

@@ -176,6 +176,63 @@ def test_an_option_may_be_a_multiple_of_another():
         checked(5, 3)
 
 
+@pytest.mark.parametrize(
+    ("needs", "right", "wrong", "words"),
+    [
+        ("b with c", {"b": 1, "c": 2}, {"b": 1}, "b is 1, c is None; pass b and c, or neither"),
+        ("either b or c", {"c": 0}, {"b": 1, "c": 0}, "b is 1, c is 0; pass one of them"),
+        ("N = M if b = on, as many", {"b": "off"}, {"b": "on"},
+         "x has N = 2, y has M = 3, b is 'on'; this must hold: N = M if b = on, as many"),
+        ("b is a multiple of c and b ≤ N", {"b": 2, "c": 1}, {"b": 4, "c": 2},
+         "b is 4, c is 2, x has N = 2; this must hold: b is a multiple of c and b ≤ N"),
+        ("c is given if y = whole", {"c": 0}, {}, "c is None, y is 'whole'; this must hold: c is given if y = whole"),
+    ],
+)  # fmt: skip
+def test_what_arguments_need_of_each_other(needs, right, wrong, words):
+    """What is found is remembered of these values alone; a letter that is not known asks nothing."""
+    options = {"b": "on | off", "c": "whole?"} if " on" in needs else {"b": "whole?", "c": "whole?"}
+    checked = takes("x (N), y whole (M) or probability (M, K)?", needs=needs, **options)(
+        lambda x, y=None, b=None, c=None: x
+    )
+    x, y = np.ones(2), np.ones(3, int)
+    for _ in range(2):
+        checked(x, y, **right)
+        with pytest.raises(ValueError, match=f"^<lambda>: {re.escape(words)}$"):
+            checked(x, y, **wrong)
+    if "N = M" in needs or "y =" in needs:
+        checked(x, None, **wrong)
+
+
+def test_a_word_in_place_of_a_letter_is_an_attribute():
+    class Table:
+        def __init__(self, rows, each=()):
+            self.rows, self.each = rows, each
+
+        @takes("x (..., *each, rows), places whole < rows (K)?")
+        def read(self, x, places=None):
+            return x
+
+    table = Table(3)
+    for _ in range(2):
+        assert table.read(np.ones((4, 3)), [0, 2]).shape == Table(3, (4,)).read(np.ones((4, 3))).shape == (4, 3)
+        with pytest.raises(
+            ValueError, match=r"read: x has shape \(4,\); it must be .*, and rows is 3; make them agree$"
+        ):
+            table.read(np.ones(4))
+        with pytest.raises(ValueError, match=r"read: x has shape \(4, 3\); .*, and each is \(5,\); make them agree$"):
+            Table(3, (5,)).read(np.ones((4, 3)))
+        with pytest.raises(IndexError, match=r"read: places holds 3 at \[1\], and rows is 3; use 0 to 2$"):
+            table.read(np.ones(3), [0, 3])
+        table.rows = 4
+        assert table.read(np.ones(4), [3]).shape == (4,)
+        table.rows = 3
+
+
+def test_what_cannot_be_read_is_refused():
+    with pytest.raises(ValueError, match="takes: needs is 'b =< c', which cannot be read"):
+        takes("", b="whole", c="whole", needs="b =< c")(lambda b, c: b)
+
+
 def test_a_python_number_for_an_array_keeps_the_precision_of_the_others():
     query, key, value = (np.ones((n, d), np.float32) for n, d in ((5, 2), (3, 2), (3, 4)))
     mask = np.ones((5, 3), bool)

@@ -17,8 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.errors import shown
+from refnp.autograd.errors import OutOfRangeError, shown
 from refnp.autograd.notation import ARGUMENT, KINDS, SHAPE, Argument, Option, Several, Shape, is_listed
+from refnp.autograd.requirements import Requirement
+from refnp.autograd.tensor import Tensor
 from refnp.numbers.arrays import broadcast_shapes, normalize_axes
 from refnp.numbers.kinds import Kind
 
@@ -32,12 +34,17 @@ GIVEN = re.compile(rf"(\w+) ({SHAPE}(?: or {SHAPE})*\??)")
 class Declaration:
     """What `function` takes: `arguments` and `options` by name, and the `result`, as `takes` has them.
 
-    The option axis="axes of x" says that the run of axes of x (..., *D) are not the last ones, but those given.
+    The option axis="axes of x" says that the run of axes of x (..., *D) are not the last ones, but those given; `needs`
+    what they need of each other (requirements.py). In a method a word in place of a letter, as in
+    x (B, channels_in, *L), is an attribute of the object, if it is no option.
     """
 
     def __init__(self, function: Callable, text: str, options: Mapping[str, str]):
-        of_class = function.__name__ in ("__init__", "__call__")
-        self.name = function.__qualname__.rpartition(".")[0] if of_class else function.__name__.lstrip("_")
+        needs, options = options.get("needs", ""), {name: of for name, of in options.items() if name != "needs"}
+        owner, _, method = function.__qualname__.rpartition(".")
+        self.name = function.__name__.lstrip("_")
+        if owner and not owner.endswith("<locals>"):
+            self.name = owner if method in ("__init__", "__call__") else f"{owner}.{method}"
         arrays = {name: of for name, of in options.items() if ARGUMENT.fullmatch(of)}
         found = [dict(GIVEN.findall(form.partition("→")[0])) for form in text.split(";")]
         written = [{**given, **arrays, **given} for given in found]
@@ -63,9 +70,16 @@ class Declaration:
         self._forms: dict[str, Callable] = forms
         self._forms_by_place = [self._forms.get(name) for name in self.places]
         self.checked: Callable | None = None  # the function with its checks, of which a primitive takes the place
-        self._fitted: dict[Any, tuple[list, dict]] = {}
+        self._fitted: dict[Any, tuple[list, dict, dict]] = {}
         free = [[(shape.kind, shape.batch, shape.axes) for shape in a.shapes] for a in self.arguments.values()]
         self.takes_any_array = free == [[("", True, ())]]  # whose elements are for themselves
+        every = [shape for form in self.forms for argument in form.values() for shape in argument.shapes]
+        letters = {factor for shape in every for axis in (*shape.axes, shape.below) for factor in axis.split("·")}
+        is_method = self.places[:1] == ["self"] and function.__name__ != "__init__"
+        words = {letter.lstrip("*") for letter in letters} - {*parameters} if is_method else set()
+        self.attributes = sorted(word for word in words if len(word) > 1 and word.isidentifier())
+        self.needs = [Requirement.of(need, {*parameters, *letters}) for need in filter(None, needs.split(";"))]
+        self.numbered = [argument for argument in self.arguments.values() if argument.below]
 
     @property
     def shapes(self) -> str:
@@ -75,6 +89,7 @@ class Declaration:
     def __str__(self) -> str:
         options = {name: option.text for name, option in self.options.items()}
         options |= {"axis": f"axes of {self.moved}"} if self.moved else {}
+        options |= {"needs": "; ".join(need.text for need in self.needs)} if self.needs else {}
         return "; ".join(filter(None, (self.shapes, *(f"{name}: {of}" for name, of in options.items()))))
 
     def fitted(self, arguments: tuple, options: dict[str, Any]) -> tuple:
@@ -93,19 +108,23 @@ class Declaration:
             for form, a in zip(self._forms_by_place, arguments, strict=False)
             if form is not None
         ]
-        key = (*forms, *((name, self._forms[name](of)) for name, of in options.items() if name in self._forms))
+        own = (form_of_option(getattr(arguments[0], name, None)) for name in self.attributes if arguments)
+        key = (*forms, *own, *((name, self._forms[name](of)) for name, of in options.items() if name in self._forms))
         fitted = self._fitted.get(key)
         if fitted is None:
             given = {**dict(zip(self.places, arguments, strict=False)), **options}
             if not self.required <= given.keys():
                 return arguments  # Python says best which argument is missing
-            tuples, by_place = self.check(given), self.places[: len(arguments)]
+            tuples, below = self.check(given)
+            by_place = self.places[: len(arguments)]
             placed = [(i, tuples[name]) for i, name in enumerate(by_place) if name in tuples]
-            fitted = placed, {name: of for name, of in tuples.items() if name not in by_place}
+            fitted = placed, {name: of for name, of in tuples.items() if name not in by_place}, below
             if len(self._fitted) >= REMEMBERED:
                 self._fitted.clear()
             self._fitted[key] = fitted
-        placed, named = fitted
+        placed, named, below = fitted
+        if below:
+            self._refuse_numbers(below, {**dict(zip(self.places, arguments, strict=False)), **options})
         options.update(named)
         for i, value in placed:
             arguments = (*arguments[:i], value, *arguments[i + 1 :])
@@ -124,12 +143,39 @@ class Declaration:
                 found[i] = np.asarray(found[i], None if argument.is_discrete else np.result_type(found[i], *dtypes))
         return tuple(found)
 
-    def check(self, given: Mapping[str, Any]) -> dict[str, tuple]:
-        """What options become of which there may be several; TypeError or ValueError that names what does not fit."""
+    def _refuse_numbers(self, below: Mapping[str, tuple], given: Mapping[str, Any]) -> None:
+        """OutOfRangeError that names the first number which an array cannot hold, of those written `whole < V`."""
+        for argument in self.numbered:
+            values = given.get(argument.name)
+            values = values.data if isinstance(values, Tensor) else values
+            if argument.below not in below or not isinstance(values, np.ndarray) or values.dtype.kind not in "iu":
+                continue
+            most, said = below[argument.below]
+            but = given.get(argument.excepted, self.defaults.get(argument.excepted))
+            wrong = ((values < 0) | (values >= most)) & (True if but is None else values != but)
+            if wrong.any():
+                at, also = np.argwhere(wrong)[0].tolist(), f", or {argument.excepted}" * bool(argument.excepted)
+                must = f"use 0 to {most - 1}{also}{argument.remark}"
+                raise OutOfRangeError(
+                    f"{self.name}: {argument.name} holds {values[wrong].flat[0]} at {at}, and {said}; {must}"
+                )
+
+    def check(self, given: Mapping[str, Any]) -> tuple[dict[str, tuple], dict[str, Any]]:
+        """What options become of which there may be several, and lengths that numbers are below, and who has them.
+
+        TypeError or ValueError that names what does not fit.
+        """
         for option in self.options.values():
             if option.name in given:
                 option.check(self.name, given[option.name])
-        sizes = self.sizes(given)
+        try:
+            fit = self.fit(given)
+        except ValueError:  # of which options may be the cause
+            for need in self.needs:
+                if self.options.keys() >= {*need.names}:
+                    need.check(self.name, {**self.defaults, **given}, {})
+            raise
+        sizes = fit.lengths | {name: getattr(given["self"], name, None) for name in self.attributes}
         values = {**self.defaults, **given}
         for option in self.several:
             several = sizes.get(option.run) if option.run else values.get(option.along)
@@ -140,13 +186,23 @@ class Declaration:
             if value is not None and factor is not None and value % factor:
                 must = f"it must be a multiple of {option.factor}, {factor}"
                 raise ValueError(f"{self.name}: {option.name} is {value}; {must}")
-        return {option.name: values[option.name] for option in self.several}
+        for need in self.needs:
+            need.check(self.name, {**sizes, **values, **fit.held}, fit.owners)
+        known = [argument.below for argument in self.numbered if argument.below in sizes]
+        below = {letter: (sizes[letter], fit.said(letter, sizes[letter])) for letter in known}
+        return {option.name: values[option.name] for option in self.several}, below
 
     def sizes(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The lengths of the letters, and of "..."; TypeError or ValueError that names what does not fit."""
+        return self.fit(given).lengths
+
+    def fit(self, given: Mapping[str, Any]) -> "Fit":
+        """A call held against this; TypeError or ValueError that names what does not fit."""
         forms = {name: shape_and_kind(given[name]) for name in self.arguments if name in given}
         fits = lambda form: all(shape is None or shape[1] in form[name].kinds for name, shape in forms.items())
-        return Fit(self, next(filter(fits, self.forms), self.arguments), given).sizes(forms)
+        found = Fit(self, next(filter(fits, self.forms), self.arguments), given)
+        found.learn(forms)
+        return found
 
 
 def form_of_option(value: Any) -> Any:
@@ -179,8 +235,9 @@ class Fit:
         self.owners: dict[str, str] = {}
         self.fronts: dict[str, tuple[int, ...]] = {}
         self.ranks: dict[str, tuple[int | None, str]] = {}
+        self.held: dict[str, str] = {}  # what arrays hold that may hold one of two things
 
-    def sizes(self, forms: Mapping[str, Any]) -> dict[str, Any]:
+    def learn(self, forms: Mapping[str, Any]) -> None:
         """The lengths of all letters, and of the axes in front.
 
         Axes that are products of letters are compared when all others are known, and last what broadcasts.
@@ -195,12 +252,12 @@ class Fit:
         front = self._front()
         late = [name for name in shapes if arguments[name].broadcast]
         for run in {axis for name in late for axis in arguments[name].shapes[0].axes if axis[0] == "*"}:
-            if run not in self.lengths:  # the shape of the largest
+            if self._value(run) is None:  # the shape of the largest
                 given = [shapes[name] for name in late if name not in self.of.by_name]
                 self.lengths[run] = max(given, key=lambda shape: (len(shape), math.prod(shape)))
         for name in late:
             self._broadcasts(arguments[name], shapes[name], front)
-        return self.lengths | {"...": front}
+        self.lengths["..."] = front
 
     def _shape(self, argument: Argument, form: tuple[tuple[int, ...], str] | None) -> tuple[int, ...] | None:
         """The shape of an array that holds what it must; None for what is left out."""
@@ -216,7 +273,13 @@ class Fit:
         return shape
 
     def _count_axes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """How many axes runs have, by their letters in small: an array says so, or the first option per axis of it."""
+        """How many axes runs have, by their letters in small.
+
+        An attribute says so, an array, or the first option per axis of it.
+        """
+        for name in self.of.attributes:
+            if isinstance(own := self._value(name), tuple):
+                self.ranks[f"*{name}"] = (len(own), f"{name} is {own}")
         for name, shape in shapes.items():
             argument = self.arguments[name]
             if argument.run:
@@ -248,10 +311,12 @@ class Fit:
                 break
             whys.append(why)
         else:
-            known = [*filter(None, whys), *([said] if said and not argument.run else [])]
+            known = [*filter(None, whys), *([said] if said and not said.startswith(f"{argument.name} has") else [])]
             why = f", and {known[0]}; make them agree" if known else ""
             raise ValueError(f"{self.name}: {argument.name} has shape {shape}; it must be {argument.shape}{why}")
         front, lengths = found
+        if len({shape.kind for shape in argument.shapes} - {""}) > 1:
+            self.held[argument.name] = written.kind
         for axis, length in lengths:
             least = written.least.get(axis, 0)
             if any(n < least for n in (length if isinstance(length, tuple) else (length,))):
@@ -268,6 +333,8 @@ class Fit:
             return int(factor)
         if factor in self.of.options:
             return self.given.get(factor, self.of.defaults.get(factor))
+        if factor.lstrip("*") in self.of.attributes:
+            return getattr(self.given["self"], factor.lstrip("*"), None)
         return self.lengths.get(factor)
 
     def _keep(self, axis: str, length: Any, argument: str) -> None:
@@ -287,16 +354,19 @@ class Fit:
             whole = len(known) == axis.count("·") + 1
             product = known.get(axis) if axis in known else math.prod(known.values())
             if known and (product != length if whole else product == 0 or length % product):
-                return " and ".join(self._said(*one) for one in known.items())
+                return " and ".join(self.said(*one) for one in known.items())
         others = [(name, other) for name, other in self.fronts.items() if other != front]
         if others and written.batch and not alone:
             return f"{others[0][0]} has {others[0][1]} in front"
         return ""
 
-    def _said(self, factor: str, value: Any) -> str:
+    def said(self, factor: str, value: Any) -> str:
+        """Who said what a factor of an axis is."""
         if factor in self.owners:
             return f"{self.owners[factor]} has {factor.lstrip('*')} = {value}"
-        return f"{factor} is {value}" if factor in self.of.options else f"{value} is fixed"
+        is_named = factor in self.of.options or factor.lstrip("*") in self.of.attributes
+        factor = factor.lstrip("*")
+        return f"{factor} is {value}" if is_named else f"{value} is fixed"
 
     def _front(self) -> tuple[int, ...]:
         """The axes in front of all arguments, broadcast."""
@@ -312,7 +382,7 @@ class Fit:
         (written,) = argument.shapes
         target = front if written.batch else ()
         for axis in written.axes:
-            target += self.lengths[axis] if axis[0] == "*" else (math.prod(map(self._value, axis.split("·"))),)
+            target += self._value(axis) if axis[0] == "*" else (math.prod(map(self._value, axis.split("·"))),)
         try:
             fits = broadcast_shapes(shape, target) == target
         except ValueError:
@@ -327,10 +397,13 @@ def takes(text: str, **options: str) -> Callable[[F], F]:
     """Declare what a function takes, and check every call; the function's `takes` is the Declaration.
 
     An option that holds an array becomes one, and one of which there may be several a tuple.
-    Raises ValueError for a declaration that cannot be read.
+    Of a class its constructor is meant. Raises ValueError for a declaration that cannot be read.
     """
 
     def declared(function: F) -> F:
+        if inspect.isclass(function):
+            function.__init__ = takes(text, **options)(function.__init__)  # type: ignore[method-assign]
+            return function
         declaration = Declaration(function, text, options)
         if declaration.takes_any_array and not options:  # nothing is to be checked
             function.takes = declaration  # type: ignore[attr-defined]

@@ -28,6 +28,10 @@ PLACES = {"axes", "axis", "first", "index", "second", "sections", "shape", "shif
 ACCIDENTS = (AttributeError, IndexError, OverflowError, TypeError, ValueError, ZeroDivisionError)
 
 
+class OutOfRangeError(IndexError, ValueError):
+    """A number of a row, a class or a place that there is not."""
+
+
 def refuse(function: Callable, arguments: tuple, options: dict, error: Exception | None = None) -> None:
     """Raise what names a primitive and the argument that is wrong, unless the message of `error` does."""
     name = function.__name__.lstrip("_")

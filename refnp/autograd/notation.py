@@ -7,10 +7,10 @@ arguments; `*L` is a run of axes, none or several, and `*l` one of as many; `d �
 `groups·c` is a product of an option and a letter, or of two letters. `to (…)` says that an array broadcasts to that
 shape; where that is all that is said of a run, as in `p to (*S), t to (*S)`, it is the shape of one of them. `or` says
 that an array has one of two shapes, `?` that it may be left out. A word in front says what an array holds, a key of
-KINDS, and `whole < V` that it holds integers from 0 to V − 1. `hides (key, value)` behind a mask says that what those
-hold where nothing is seen of them has no influence, NaN neither. What stands behind a comma is said beside it in
-errors. Where `grid (B, *L, d)` may stand for an array, what holds then follows behind a semicolon, for all arguments
-once more.
+KINDS, and `whole < V` that it holds integers from 0 to V − 1, `whole < V except pad` or the option `pad`. `hides (key,
+value)` behind a mask says that what those hold where nothing is seen of them has no influence, NaN neither. What stands
+behind a comma is said beside it in errors. Where `grid (B, *L, d)` may stand for an array, what holds then follows
+behind a semicolon, for all arguments once more.
 
 An option is written as names between `|`, of which it must be one, or as a key of DOMAINS; `?` means that None is
 allowed. It may be `a multiple of` another option, and there may be several of it, which come to the function as a
@@ -42,6 +42,7 @@ KINDS = {  # what an array holds: kinds of NumPy's dtypes, and what to pass in p
     "real": ("biuf", "pass real numbers"),
     "positive": ("biufc", "pass an array of numbers"),
     "nonnegative": ("biufc", "pass an array of numbers"),
+    "weights": ("biuf", "pass real numbers"),  # not negative
     "probability": ("biufc", "pass an array of numbers"),
     "triangular": ("biufc", "pass an array of numbers"),  # what is above the diagonal is not read
     "square": ("biufc", "pass an array of numbers"),  # any square matrix; well conditioned where it is made
@@ -104,7 +105,7 @@ DOMAINS = {
     "number": Domain(is_number, anything, "a number"),
     "finite": Domain(is_number, np.isfinite, "a finite number"),
     "positive": Domain(is_number, lambda value: 0 < value < np.inf, "positive and finite"),
-    "≥ 0": Domain(is_number, lambda value: value >= 0, "0 or positive"),
+    "≥ 0": Domain(is_number, lambda value: 0 <= value < np.inf, "0 or positive, and finite"),
     "≥ 1": Domain(is_number, lambda value: 1 <= value < np.inf, "1 or more, and finite"),
     "in [0, 1)": Domain(is_number, lambda value: 0 <= value < 1, "in [0, 1)"),
     "in [0, 1]": Domain(is_number, lambda value: 0 <= value <= 1, "in [0, 1]"),
@@ -124,12 +125,13 @@ DOMAINS = {
 class Shape:
     """A shape as it is written: whether axes stand in front, and the axes, of which one may be a run (`*L`).
 
-    `kind` is what the array holds, integers below the length `below` if that is given; `broadcast` says that it
-    broadcasts to the shape.
+    `kind` is what the array holds, integers below the length `below` if that is given, or the option `excepted`;
+    `broadcast` says that it broadcasts to the shape.
     """
 
     kind: str
     below: str
+    excepted: str
     broadcast: bool
     batch: bool
     axes: tuple[str, ...]
@@ -140,13 +142,15 @@ class Shape:
         """From the words and the axes in parentheses."""
         front, _, inside = text.rstrip(")").partition("(")
         front, _, below = front.partition("<")
-        words = [*front.split(), *below.split()[1:]]
+        below, _, excepted = below.partition(" except ")
+        words = [*front.split(), *below.split()[1:], *excepted.split()[1:]]
         kind = " ".join(word for word in words if word != "to")
         written = [axis.strip() for axis in inside.split(",") if axis.strip()]
         batch = written[:1] == ["..."]
         pairs = [[part.strip() for part in axis.split("≥")] for axis in written[batch:]]
         least = {axis: int(n) for axis, *bounds in pairs for n in bounds}
-        return cls(kind, (below.split() or [""])[0], "to" in words, batch, tuple(axis for axis, *_ in pairs), least)
+        bound, but = ((text.split() or [""])[0] for text in (below, excepted))
+        return cls(kind, bound, but, "to" in words, batch, tuple(axis for axis, *_ in pairs), least)
 
     @property
     def run(self) -> str:
@@ -214,6 +218,16 @@ class Argument:
         return self.shapes[0].broadcast
 
     @property
+    def below(self) -> str:
+        """The length below which its integers are; nothing if there is none."""
+        return next((shape.below for shape in self.shapes if shape.below), "")
+
+    @property
+    def excepted(self) -> str:
+        """The option that its integers may be besides."""
+        return next((shape.excepted for shape in self.shapes if shape.excepted), "")
+
+    @property
     def kinds(self) -> str:
         """The kinds of numbers that it may hold."""
         return "".join(KINDS[shape.kind][0] for shape in self.shapes)
@@ -249,7 +263,8 @@ class Argument:
         return " or ".join(map(str, self.shapes))
 
     def __str__(self) -> str:
-        words = lambda s: (s.kind, f"< {s.below}" if s.below else "", "to" if s.broadcast else "", str(s))
+        but = lambda s: f" except {s.excepted}" if s.excepted else ""
+        words = lambda s: (s.kind, f"< {s.below}{but(s)}" if s.below else "", "to" if s.broadcast else "", str(s))
         shapes = (" ".join(filter(None, words(shape))) for shape in self.shapes)
         hides = f" hides ({', '.join(self.hides)})" if self.hides else ""
         return f"{self.name} {' or '.join(shapes)}{'?' * self.optional}{hides}"

@@ -52,6 +52,7 @@ FLOAT = np.dtype(float)
 HOLDS = {  # how every number of an argument lies to 0, how to what, and what it must be
     "positive": (np.greater, np.less, np.inf, "it must be positive and finite"),
     "nonnegative": (np.greater_equal, np.less, np.inf, "it must be finite and not negative"),
+    "weights": (np.greater_equal, np.less, np.inf, "it must be finite and not negative"),
     "probability": (np.greater_equal, np.less_equal, 1, "a probability lies in [0, 1]"),
 }
 WITHOUT_KERNEL = "gFDG"  # longdouble and complex numbers: kernels are written for floats alone

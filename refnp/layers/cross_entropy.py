@@ -16,39 +16,17 @@ from refnp.numbers.parts import part
 from refnp.numbers.words import arange, constant
 
 
-def refuse_targets(logits, targets, *, ignore_index=None, smoothing="uniform", class_weights=None, **_):
-    """ValueError for classes that there are not, and for options that these targets do not have; TypeError for weights
-    that are complex."""
-    if np.iscomplexobj(class_weights):
-        what = f"{class_weights.dtype} {class_weights.shape}"
-        raise TypeError(f"cross_entropy: class_weights is {what}; pass real numbers")
-    classes, of_classes = logits.shape[-1], targets.ndim < logits.ndim
-    least = {"uniform": 1, "off_target": 2, "without_pad": 3}[smoothing]
-    wrong = (targets != ignore_index) & ((targets < 0) | (targets >= classes)) if of_classes else np.array(False)
-    if not of_classes and (ignore_index is not None or smoothing != "uniform"):
-        why = f"targets are probabilities, to which neither ignore_index nor smoothing={smoothing!r} applies; "
-        why += "leave them out, or pass the numbers of the classes"
-    elif classes < least:
-        why = f"{smoothing!r} needs {least} classes, logits have {classes}"
-    elif smoothing == "without_pad" and (ignore_index is None or not 0 <= ignore_index < classes):
-        why = f"'without_pad' needs ignore_index, the padding class, below {classes}, not {ignore_index}"
-    elif wrong.any():
-        why = f"targets hold class {targets[wrong][0]} at {np.argwhere(wrong)[0].tolist()}, logits have {classes} "
-        why += f"classes; use 0 to {classes - 1}, or ignore_index"
-    else:
-        return
-    raise ValueError(f"cross_entropy: {why}")
-
-
 @page(
-    "logits (..., V ≥ 1), targets whole < V (...) or probability (..., V) → () or (...)",
+    "logits (..., V ≥ 1), targets whole < V except ignore_index (...) or probability (..., V) → () or (...)",
     ignore_index="whole?",
     label_smoothing="in [0, 1)",
     smoothing="uniform | off_target | without_pad",
-    class_weights="nonnegative (V)?",
+    class_weights="weights (V)?",
     **REDUCTION,
+    needs="not ignore_index is given and smoothing = uniform if targets = probability, or pass numbers of classes;"
+    "V ≥ 2 if smoothing = off_target; V ≥ 3 if smoothing = without_pad;"
+    "ignore_index is given and 0 ≤ ignore_index < V if smoothing = without_pad, the padding class",
     kernel=kernels.cross_entropy,
-    check=refuse_targets,
 )
 def cross_entropy(
     logits,

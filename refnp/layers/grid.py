@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array
@@ -94,6 +95,7 @@ class Grid:
 
 
 @explained
+@takes("", points_per_unit="positive", margin="≥ 0", max_points="whole ≥ 1", stretched="True or False")
 @dataclass(frozen=True)
 class GridOptions:
     """How fine a grid is, and how far it reaches.
@@ -109,13 +111,6 @@ class GridOptions:
     margin: float = 0.1
     max_points: int = 1 << 20
     stretched: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0 < self.points_per_unit < np.inf or not 0 <= self.margin < np.inf:
-            raise ValueError(
-                f"GridOptions: points_per_unit {self.points_per_unit} must be positive and margin {self.margin} not "
-                "negative, both finite"
-            )
 
     def around(
         self, name: str, sets: Sequence[tuple[Any, Array | None]], *, multiple: int = 1, bytes_per_point: int = 8

@@ -83,11 +83,8 @@ def instance_norm(x, gain=1.0, shift=0.0, *, eps=1e-5):
     return y, vjp
 
 
-def check_statistics(x, gain=1.0, shift=0.0, mean=None, variance=None, *, eps=1e-5):
-    """ValueError unless there are both statistics or neither, and something to take them of."""
-    if (mean is None) != (variance is None):
-        missing = "mean" if mean is None else "variance"
-        raise ValueError(f"batch_norm: {missing} is missing; give mean and variance, or neither")
+def refuse_empty(x, gain=1.0, shift=0.0, mean=None, variance=None, *, eps=1e-5):
+    """ValueError if there is nothing to take mean and variance of."""
     if mean is None and not x.size:
         raise ValueError(f"batch_norm: x has shape {x.shape}; an empty axis has no mean and no variance")
 
@@ -95,9 +92,10 @@ def check_statistics(x, gain=1.0, shift=0.0, mean=None, variance=None, *, eps=1e
 @page(
     "x (B, C ≥ 1, *L), gain (C) or (), shift (C) or (), mean (C) or ()?, variance nonnegative (C) or ()? → (B, C, *L)",
     eps="≥ 0",
+    needs="mean with variance",
     kernel=OF_ANY_SIZE,
     of_every_array=True,
-    check=check_statistics,
+    check=refuse_empty,
 )
 def batch_norm(x, gain=1.0, shift=0.0, mean=None, variance=None, *, eps=1e-5):
     """y = γ (x − μ)/√(σ² + ε) + β, with μ and σ² of each channel over the batch and all places, or those given.

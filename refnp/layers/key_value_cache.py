@@ -10,6 +10,7 @@ Transcription: tests/transcriptions/rows.py, of attention to all tokens at once:
 import numpy as np
 
 from refnp.autograd import is_recording
+from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Tensor
 
@@ -25,6 +26,7 @@ class KeyValueCache:
         self.length = 0
         self._memory: list[Array] = []
 
+    @takes("key (..., n, d), value (..., n, e)")
     def extend(self, key: Array | Tensor, value: Array | Tensor) -> tuple[Array, Array]:
         """Add the keys (..., h, n, d) and values (..., h, n, d_v) of n tokens; returns those of all tokens so far.
 
@@ -38,14 +40,12 @@ class KeyValueCache:
         memory = self._memory or [np.empty((*a.shape[:-2], 0, *a.shape[-1:]), a.dtype) for a in new]
         for name, array, kept in zip(("key", "value"), new, memory, strict=True):
             so_far = (*kept.shape[:-2], self.length, *kept.shape[-1:])
-            same = array.ndim >= 2 and (*array.shape[:-2], self.length, array.shape[-1]) == so_far
+            same = (*array.shape[:-2], self.length, array.shape[-1]) == so_far
             if not same or array.dtype != kept.dtype:
                 raise ValueError(
                     f"KeyValueCache: {name} is {array.dtype} of shape {array.shape}, which does not continue "
                     f"{kept.dtype} of shape {so_far}"
                 )
-        if new[0].shape[-2] != new[1].shape[-2]:
-            raise ValueError(f"KeyValueCache: {new[0].shape[-2]} keys but {new[1].shape[-2]} values; they must match")
         end = self.length + new[0].shape[-2]
         if end > memory[0].shape[-2]:
             memory = [_enlarged(kept, self.length, max(end, 2 * self.length, 16)) for kept in memory]

@@ -25,7 +25,6 @@ from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.activation import relu
 from refnp.layers.module import Module
 from refnp.numbers.arrays import floating
-from refnp.numbers.kinds import is_kind
 from refnp.numbers.words import root
 
 
@@ -80,13 +79,8 @@ def embedding(tokens: ArrayLike, table: ArrayLike, *, scaled: bool = False) -> A
     """
     vectors = table if isinstance(table, Tensor) else floating(table)
     numbers = integers("embedding", "tokens", tokens)
-    vocabulary, features = vectors.shape
-    outside = np.array(()) if is_kind(numbers) else numbers[(numbers < 0) | (numbers >= vocabulary)]
-    if outside.size:
-        bad, last = outside.flat[0], vocabulary - 1
-        raise IndexError(f"embedding: token {bad} is not in a vocabulary of {vocabulary}; use 0 to {last}")
     rows = take(vectors, numbers)  # (..., N, D)
-    return rows * root(features).like(raw(vectors)) if scaled else rows
+    return rows * root(vectors.shape[-1]).like(raw(vectors)) if scaled else rows
 
 
 class Embedding(Module):

@@ -40,13 +40,6 @@ def positive_features(x):
     return y, vjp
 
 
-def check_causal(query, key, value, *, key_mask=None, causal=False):
-    """ValueError unless under `causal` there are as many keys as queries."""
-    if causal and query.shape[-2] != key.shape[-2]:
-        counts = f"{key.shape[-2]} and {query.shape[-2]}"
-        raise ValueError(f"linear_attention: causal needs as many keys as queries; there are {counts}")
-
-
 @part
 def vanishes(below):
     """Where a query has nothing to read, and φ(q)·z is 0."""
@@ -57,8 +50,8 @@ def vanishes(below):
     "query (..., N, d), key (..., M, d), value (..., M, d_v) → (..., N, d_v)",
     key_mask="boolean to (..., M)? hides (key, value), True = may be attended to",
     causal="True or False",
+    needs="N = M if causal, as many queries as keys",
     kernel={vanishes: kernels.vanishes},
-    check=check_causal,
 )
 def linear_attention(query, key, value, *, key_mask=None, causal=False):
     """O_n = φ(q_n)ᵀ S / φ(q_n)·z with S = Σ_m φ(k_m) v_mᵀ and z = Σ_m φ(k_m), φ the `positive_features`.

@@ -10,7 +10,7 @@ import numpy as np
 
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.numbers.arrays import broadcast_shapes, floating, in_order
+from refnp.numbers.arrays import broadcast_shapes, fits, floating, in_order
 from refnp.numbers.duals import as_array
 from refnp.numbers.kinds import is_kind
 from refnp.numbers.words import full
@@ -23,10 +23,9 @@ def full_mask(name: str, mask: ArrayLike | None, shape: tuple[int, ...]) -> Arra
     given: Array = as_array(mask)
     if given.dtype != bool:
         raise TypeError(f"{name}: mask is {given.dtype}; pass booleans, True = counts")
-    try:
-        return np.broadcast_to(given, shape)
-    except ValueError:
-        raise ValueError(f"{name}: mask has shape {given.shape}; it must broadcast to {shape}") from None
+    if not fits(given.shape, shape):
+        raise ValueError(f"{name}: mask has shape {given.shape}; it must broadcast to {shape}")
+    return np.broadcast_to(given, shape)
 
 
 def broadcast_shape(name: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:

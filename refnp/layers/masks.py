@@ -20,7 +20,7 @@ from refnp.autograd.errors import explained
 from refnp.autograd.primitives import integers, primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.kernels.hidden import hides_harm, moderate, only, shields, spoilt, spoilt_gradient, used_elements
-from refnp.numbers.arrays import broadcast_shapes
+from refnp.layers.masked_reductions import broadcast_shape
 from refnp.numbers.duals import as_array
 from refnp.numbers.kinds import kind_of
 from refnp.numbers.words import arange
@@ -107,19 +107,8 @@ def combine(*masks: ArrayLike | None) -> Array | None:
     for mask in given:
         if mask.dtype != bool:
             raise TypeError(f"combine: a mask is {mask.dtype}; pass booleans, True = may attend")
-    try:
-        return functools.reduce(np.logical_and, given) if given else None
-    except ValueError:
-        shapes = ", ".join(str(mask.shape) for mask in given)
-        raise ValueError(f"combine: masks of shapes {shapes} do not broadcast") from None
-
-
-def fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Whether an array of `shape` broadcasts to exactly the shape `target`."""
-    try:
-        return broadcast_shapes(shape, target) == target
-    except ValueError:
-        return False
+    broadcast_shape("combine", **{f"mask {i}": mask.shape for i, mask in enumerate(given)})
+    return functools.reduce(np.logical_and, given) if given else None
 
 
 # ---- what a mask hides

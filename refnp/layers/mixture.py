@@ -6,17 +6,16 @@ Source: Garnelo et al. (2018b), arXiv 1807.01622.
 Transcription: tests/transcriptions/probability.py.
 """
 
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
-from refnp.autograd.primitives import raw
+from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import Normal, axes_in_front, check_generator
-from refnp.layers.masks import fits
 
 
 @explained
@@ -34,22 +33,19 @@ class Mixture:
 
     @takes("", together="whole ≥ 0")
     def __init__(self, components: Normal, *, together: int = 0):
-        if not components.shape or not components.shape[0]:
-            raise ValueError(
-                f"Mixture: components have shape {components.shape}; the first axis must hold at least one"
-            )
-        if together >= len(components.shape):
-            raise ValueError(f"Mixture: together is {together}, components have shape {components.shape}")
+        if together >= len(components.shape) or not components.shape[0]:
+            given = f"together is {together}, components have shape {components.shape}"
+            raise ValueError(f"Mixture: {given}; the first axis, of components, must hold one, and is not together")
         self.components, self.together = components, together
         self.elements = components.shape[1:]
         self.shape = self.elements[: len(self.elements) - together]
 
+    @takes("y to (*elements)", mask="boolean to (*elements)?, True = counts")
     def log_prob(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
         """log p(y), of `shape`, by logsumexp over the components; y broadcasts to the elements, as does `mask`.
 
         Elements where the mask is False are not read and add nothing.   Raises ValueError for a y that does not fit.
         """
-        self._check("Mixture.log_prob", y)
         log_p = self.components.log_prob(y, mask=mask)  # (K, ...)
         for _ in range(self.together):
             log_p = ag.sum(log_p, -1)  # (K, ...)
@@ -70,11 +66,18 @@ class Mixture:
         deviation = self.components.mean - self.mean  # (K, ...)
         return ag.sqrt(ag.mean(self.components.std * self.components.std + deviation * deviation, 0))
 
+    @takes("y to (*elements)")
     def cdf(self, y: ArrayLike) -> Array | Tensor:
         """The probability that an element is at most y, (1/K) Σ_k Φ((y − μ_k)/σ_k); y broadcasts to the elements."""
-        self._check("Mixture.cdf", y)
         return ag.mean(self.components.cdf(y), 0)
 
+    @takes(
+        "",
+        rng="generator?",
+        chosen="whole (*C)?, the numbers of components",
+        epsilon="(*E)?",
+        needs="not rng is given if chosen is given and epsilon is given, nothing is left to be drawn",
+    )
     def sample(
         self,
         rng: np.random.Generator | None = None,
@@ -93,8 +96,6 @@ class Mixture:
         """
         if chosen is None or epsilon is None:
             check_generator("Mixture.sample", rng)
-        elif rng is not None:
-            raise ValueError("Mixture.sample: rng is given beside chosen and epsilon; nothing is left to be drawn")
         axes, count = axes_in_front(shape), self.components.shape[0]
         if chosen is None:
             k = cast(np.random.Generator, rng).integers(count, size=axes + self.shape)
@@ -105,11 +106,6 @@ class Mixture:
         found = Normal(mean[places], std[places])
         return found.sample(rng) if epsilon is None else found.sample(epsilon=epsilon)
 
-    def _check(self, name: str, y: Any) -> None:
-        """ValueError unless y broadcasts to the elements: of a longer one each row would go with another component."""
-        if not fits(np.shape(raw(y)), self.elements):
-            raise ValueError(f"{name}: y has shape {np.shape(raw(y))}; it must broadcast to {self.elements}")
-
 
 def log_mean_exp(x: ArrayLike, axis: int = 0) -> Array | Tensor:
     """log of the mean of eˣ along one axis: the logarithm of a mixture's density from those of its components."""
@@ -119,11 +115,9 @@ def log_mean_exp(x: ArrayLike, axis: int = 0) -> Array | Tensor:
 
 def given_components(chosen: ArrayLike, shape: tuple[int, ...], count: int) -> Array:
     """The components that a caller chooses: TypeError unless integers, ValueError for other shapes or components."""
-    k = np.asarray(raw(chosen))
-    if k.dtype.kind not in "iu" and k.size:
-        raise TypeError(f"Mixture.sample: chosen is {k.dtype}; pass integers, the numbers of components")
+    k = integers("Mixture.sample", "chosen", chosen, ", the numbers of components", signed=True)
     if k.shape != shape:
         raise ValueError(f"Mixture.sample: chosen has shape {k.shape}; it must be {shape}, one for each draw")
     if k.size and not 0 <= k.min() <= k.max() < count:
         raise ValueError(f"Mixture.sample: chosen holds {k.min()} to {k.max()}; components are 0 to {count - 1}")
-    return k.astype(np.intp)
+    return k

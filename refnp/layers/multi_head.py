@@ -29,10 +29,11 @@ from refnp.kernels.attention import shape_of_scores
 from refnp.layers.attention import OPTIONS
 from refnp.layers.grouped_attention import grouped_attention
 from refnp.layers.linear import Linear
-from refnp.layers.masks import fits, without_unread
+from refnp.layers.masks import without_unread
 from refnp.layers.module import Module
 from refnp.layers.positions.relative import RelativePositions
 from refnp.layers.similarity import similarity_attention
+from refnp.numbers.arrays import fits
 from refnp.numbers.duals import as_array
 from refnp.numbers.words import arange
 
@@ -86,6 +87,7 @@ class MultiHeadAttention(Module):
         softcap=OPTIONS["softcap"],
         dropout=OPTIONS["dropout"],
         rng="generator",
+        needs="features is a multiple of heads if not (head_features or key_width), or give head_features",
     )
     def __init__(
         self,
@@ -108,9 +110,6 @@ class MultiHeadAttention(Module):
         rng: np.random.Generator,
     ):
         key_heads = heads if key_heads is None else key_heads
-        if head_features is None and key_width is None and features % heads:
-            must = f"it must be a multiple of heads, {heads}, unless head_features is given"
-            raise ValueError(f"MultiHeadAttention: features is {features}; {must}")
         d_key, d_value = key_features or features, value_features or features
         shared_k, shared_v = key_width or 0, value_width or 0
         d = head_features or shared_k or features // heads

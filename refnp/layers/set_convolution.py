@@ -225,6 +225,7 @@ class SetConvolution(Module):
         **dict.fromkeys(("learnable", "shared", "density", "divide"), "True or False"),
         eps="positive",
         kernel="function",
+        needs="channels > 0 or density, there must be a channel",
     )
     def __init__(
         self,
@@ -238,8 +239,6 @@ class SetConvolution(Module):
         eps: float = 1e-8,
         kernel: Callable = eq,
     ):
-        if not channels + density:
-            raise ValueError(f"SetConvolution: channels is {channels}; there must be one, or the density")
         scales = checked_scales("SetConvolution", length_scale, int(density), channels, np.dtype(float))
         if shared and np.ndim(length_scale):
             raise ValueError("SetConvolution: shared=True needs one number for length_scale")

@@ -34,12 +34,14 @@ OPTIONS_OF_SIMILARITY = {
     **{name: OPTIONS[name] for name in ("mask", "softcap", "dropout", "rng")},
     "return_weights": "True or False",
 } | METHOD
+COUNTS = {"general": 1, "additive": 3}  # of parameters; the others have none
 
 
 @explained
 @takes(
     "query (..., N, d), key (..., M, d_k), value (..., M, d_v), bias floating to (..., N, M)? → (..., N, d_v)",
     **OPTIONS_OF_SIMILARITY,
+    needs="not return_weights and similarity ≠ additive if method = blocks, or use method 'full'",
 )
 def similarity_attention(
     query: ArrayLike,
@@ -68,9 +70,6 @@ def similarity_attention(
     positive and finite or a dropout outside [0, 1), TypeError for a mask that is not boolean, a bias that is not
     floating or an rng that is no generator. What a mask hides reaches neither results nor gradients.
     """
-    if method == "blocks" and (return_weights or similarity == "additive"):
-        what = "keeps no weights" if return_weights else "does not know similarity 'additive'"
-        raise ValueError(f"attention: method 'blocks' {what}; use 'full'")
 
     def attend(query, key, value, bias, mask):
         if similarity == "additive":
@@ -95,7 +94,8 @@ def similarity_attention(
     if similarity in ("dot", "scaled_dot") and not (parameters or return_weights):  # attention checks all there is
         return attend(query, key, value, bias, mask)
     q, k, v = numbers(query, key, value)
-    check_parameters(similarity, parameters, q, k)
+    if len(parameters) != (count := COUNTS.get(similarity, 0)):
+        raise ValueError(f"attention: similarity {similarity!r} takes {count} parameters; got {len(parameters)}")
     pairs: Any = bias, mask
     return apart_from_hidden(attend, q, k, v, *pairs)
 
@@ -108,11 +108,16 @@ def as_dot(
     Shapes: query (..., N, d), key (..., M, d); general: parameters (W,), W (d, d_k) with key (..., M, d_k).
     """
     if similarity == "general":
-        (weight,) = parameters
-        query = matmul(query, weight)
+        query = as_keys(query, key, *parameters)
     if similarity == "cosine":
         query, key = unit_rows(query), unit_rows(key)
     return query, key, None if similarity == "scaled_dot" else 1
+
+
+@takes("query (..., N, d), key (..., M, d_k), weight (d, d_k) → (..., N, d_k)")
+def as_keys(query: Array | Tensor, key: Array | Tensor, weight: Array | Tensor) -> Array | Tensor:
+    """q W, whose dot product with a key is their general similarity."""
+    return matmul(query, weight)
 
 
 @page("x (..., d) → (..., d)", kernel=kernels.unit_rows)
@@ -163,21 +168,3 @@ def additive_scores(query, key, query_weight, key_weight, vector, *, mask=None):
         return query_bar, key_bar, query_weight_bar, key_weight_bar, vector_bar
 
     return scores, vjp
-
-
-def check_parameters(similarity: str, parameters: Sequence, query: Array | Tensor, key: Array | Tensor) -> None:
-    """ValueError unless the parameters of the similarity have shapes that fit query and key."""
-    d_q, d_k = query.shape[-1], key.shape[-1]
-    shapes = tuple(np.shape(raw(p)) for p in parameters)
-    if similarity == "general":
-        right = shapes == ((d_q, d_k),)
-        wanted = f"(W,) of shape ({d_q}, {d_k})"
-    elif similarity == "additive":
-        right = len(shapes) == 3 and len(shapes[2]) == 1 and shapes[:2] == ((d_q, *shapes[2]), (d_k, *shapes[2]))
-        wanted = f"(W_q, W_k, v) of shapes ({d_q}, A), ({d_k}, A), (A,)"
-    else:
-        right, wanted = not shapes, "no parameters"
-        if d_q != d_k:
-            raise ValueError(f"attention: query has {d_q} features but key has {d_k}; they must match")
-    if not right:
-        raise ValueError(f"attention: similarity {similarity!r} takes {wanted}; got shapes {shapes}")

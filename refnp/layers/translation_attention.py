@@ -92,10 +92,11 @@ class TranslationAttention(Module):
         self.movement = MLP([heads, *movement, dx], rng=rng) if moves else None
         self.sink = Parameter(np.zeros(heads)) if normalization == "sink" else None
         self.dx, self.heads, self.squares, self.normalization = dx, heads, squares, normalization
+        self.features = features
 
     @takes(
-        "query (B, N, D), key (B, M, D), differences (B, N, M, dx) → (B, N, D), (B, N, dx)",
-        mask="boolean to (B, N, M)?, True = may attend",
+        "query (B, N, features), key (B, M, features), differences (B, N, M, dx) → (B, N, features), (B, N, dx)",
+        mask="boolean to (B, N, M)? hides (key, differences), True = may attend",
     )
     def __call__(
         self, query: Array | Tensor, key: Array | Tensor, differences: Array | Tensor, *, mask: Array | None = None
@@ -122,6 +123,7 @@ class TranslationAttention(Module):
             output, step = spoil(output, lost), None if step is None else spoil(step, lost)
         return output, step
 
+    @takes("", content="number", length_scale="number", needs="length_scale > 0")
     def set_pairs(self, *, content: float = 1.0, length_scale: float = np.inf) -> Self:
         """Give the MLP of pairs parameters with which a_nm = content · s_nm − |d_nm|²/2ℓ² in every head; returns self.
 
@@ -132,8 +134,6 @@ class TranslationAttention(Module):
         Raises ValueError for fewer units, for a length scale that is not positive, and for a finite one of a layer
         without `squares`.
         """
-        if not length_scale > 0:
-            raise ValueError(f"TranslationAttention.set_pairs: length_scale is {length_scale}; it must be positive")
         if np.isfinite(length_scale) and not self.squares:
             raise ValueError(
                 f"TranslationAttention.set_pairs: length_scale is {length_scale}, but this layer is not given squares "

@@ -20,7 +20,7 @@ from typing import cast
 import numpy as np
 
 from refnp.autograd import concatenate
-from refnp.autograd.declaration import takes, takes_unchecked
+from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Tensor
 from refnp.layers.activation import relu
@@ -168,7 +168,7 @@ class UNet(Module):
             first, last = first * s - _margin(k, s), last * s - _margin(k, s) + k - 1
         return min(first, place), max(last, place)
 
-    @takes_unchecked("x (B, channels_in, *L) → (B, C, *L)")
+    @takes("x (B, channels_in, *L) → (B, C, *L)")
     def __call__(self, x: Array | Tensor) -> Array | Tensor:
         self._check_input(np.shape(raw(x)))
         skips = []
@@ -181,12 +181,9 @@ class UNet(Module):
         return x if self.last is None else self.last(x)
 
     def _check_input(self, shape: tuple[int, ...]) -> None:
-        if len(shape) != self.dimensions + 2 or shape[1] != self.channels_in:
-            raise ValueError(
-                f"UNet: x has shape {shape}; it must be (B, {self.channels_in}, *lengths), "
-                f"with {self.dimensions} axes of space"
-            )
         total = self.total_stride
+        if len(shape) != self.dimensions + 2:
+            raise ValueError(f"UNet: x has shape {shape}; it must be (B, C, *lengths), {self.dimensions} of them")
         if any(n % total or not n for n in shape[2:]):
             longer = tuple(max(1, -(-n // total)) * total for n in shape[2:])
             raise ValueError(

@@ -29,22 +29,14 @@ from refnp.numbers.windows import resampled
 from refnp.numbers.words import constant
 
 
-def check_options(x, factor=None, *, size=None, mode="nearest", align_corners=False):
-    """ValueError unless there is one of factor and size, and align_corners is for linear."""
-    if (factor is None) == (size is None):
-        raise ValueError(f"upsample: factor is {factor} and size {size}; pass one of them")
-    if align_corners and mode != "linear":
-        raise ValueError(f"upsample: align_corners is for mode 'linear', and mode is {mode!r}; leave it out")
-
-
 @page(
     "x (B, C, *L) or (C, *L) → (B, C, *P)",
     factor="positive per axis of L?",
     size="whole ≥ 1 per axis of L?",
     mode="nearest | nearest-exact | linear",
     align_corners="True or False",
+    needs="either factor or size; mode = linear if align_corners, or leave it out",
     kernel=kernels.upsample,
-    check=check_options,
 )
 def upsample(x, factor=None, *, size=None, mode="nearest", align_corners=False):
     """y[i] = x[⌊i/f⌋], every number repeated f times along each axis; or y[i] = (1 − λ) x[j] + λ x[j + 1], between two.

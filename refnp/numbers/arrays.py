@@ -69,6 +69,14 @@ def broadcast_shapes(*shapes: tuple) -> tuple:
     return tuple(found)
 
 
+def fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Whether an array of `shape` broadcasts to exactly the shape `target`."""
+    try:
+        return broadcast_shapes(shape, target) == target
+    except ValueError:
+        return False
+
+
 def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
     """Axes as a tuple of numbers from 0; ValueError if one is out of range or named twice, TypeError for others."""
     if type(axis) is int and -ndim <= axis < ndim:  # nearly always

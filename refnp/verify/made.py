@@ -281,7 +281,12 @@ class Maker:
             found = rng.integers(0, count, shape)
             found.flat[:1], found.flat[1:2] = 0, count - 1  # the first and the last place occur
             return found
-        if written.kind in ("positive", "nonnegative", "real"):  # real: weights, in which no gradient is taken
+        if written.kind in (
+            "positive",
+            "nonnegative",
+            "weights",
+            "real",
+        ):  # real: weights, in which no gradient is taken
             return rng.uniform(0.3, 2.0, shape)
         if written.kind == "probability":
             return rng.uniform(0.05, 0.95, shape)

@@ -119,7 +119,9 @@ class Maker:
         by_place = {name: arrays.get(name) for name in self.of.places if name in self.of.arguments}
         by_name = {name: array for name, array in arrays.items() if name not in by_place and array is not None}
         kinds = {name: argument.shapes[0].kind for name, argument in self.of.arguments.items()}
-        positive = (name for name, kind in kinds.items() if kind in ("positive", "nonnegative", "probability"))
+        positive = (
+            name for name, kind in kinds.items() if kind in ("positive", "nonnegative", "weights", "probability")
+        )
         return Form(name, by_place, chosen | by_name, frozenset(positive))
 
     def array(self, argument: Argument, written: Shape, rank: int, options: Mapping[str, Any]) -> Indexed:

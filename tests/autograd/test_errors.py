@@ -27,7 +27,11 @@ rng = np.random.default_rng(0)
             TypeError,
             r"^Normal: std is 1000.*; pass a float, or less than 2\*\*63$",
         ),
-        (lambda: layers.GridOptions("64"), TypeError, r"^GridOptions: points_per_unit is '64'; it must be a number$"),
+        (
+            lambda: layers.GridOptions("64"),
+            TypeError,
+            r"^GridOptions: points_per_unit is '64'; it must be positive and finite$",
+        ),
         (lambda: models.TNPD(layers=1.5, rng=rng), TypeError, r"^TNPD: layers is 1.5; it must be a whole num"),
         (
             lambda: models.TNPD(rng=rng)(["a"], np.ones((1, 1, 1)), np.ones((1, 1, 1))),

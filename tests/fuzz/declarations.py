@@ -25,6 +25,7 @@ HOLDS = {  # what an array holds: a kind of drawing.py
     "whole": "place",
     "real": "constant",
     "nonnegative": "positive",
+    "weights": "constant",
     "positive": "positive",
     "probability": "fraction",
     "triangular": "factor",

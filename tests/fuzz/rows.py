@@ -891,7 +891,7 @@ WITHOUT = {
     ),
     **dict.fromkeys(("Array", "ArrayLike"), "a type"),
     **dict.fromkeys(("Module", "RelativePositions", "NeuralProcess"), "a base class"),
-    **dict.fromkeys(("fits", "apart_from_hidden", "shielded", "spoil"), "a part of attention, called by it"),
+    **dict.fromkeys(("apart_from_hidden", "shielded", "spoil"), "a part of attention, called by it"),
     **dict.fromkeys(
         ("Estimate", "GradientError", "Kink", "Report", "Worst", "Exact"), "what gradcheck finds, made by it"
     ),

@@ -282,7 +282,7 @@ def test_categorical_mask():
     value, pullback = ad.vjp(lambda x: Categorical(x).log_prob(np.array([1, 99]), mask=np.array([True, False])), logits)
     assert_within(value, np.array([-np.log(2), 0.0]), 0)
     assert_within(pullback(np.ones(2))[0], np.array([[-0.5, 0.5], [0, 0]]), 0)
-    with pytest.raises(ValueError, match=r"class -1 at \[0\]"):
+    with pytest.raises(ValueError, match=r"targets holds -1 at \[0\]"):
         Categorical(logits).log_prob(np.array([-1, 0]), mask=np.array([True, False]))
 
 
@@ -348,7 +348,7 @@ def test_entropy_is_the_mean_log_density(index):
             r"mask has shape \(2,\)",
         ),
         (lambda: Categorical(np.full((2, 3), -np.inf)), ValueError, r"logits\[0\] are all −∞"),
-        (lambda: Categorical(MEAN).log_prob(3), ValueError, "class 3"),
+        (lambda: Categorical(MEAN).log_prob(3), ValueError, "targets holds 3"),
         (lambda: Categorical(MEAN).log_prob(0.5), TypeError, "classes are float64; pass integers"),
         (lambda: kl_divergence(Normal(0, 1), Categorical(MEAN)), TypeError, "p is Normal and q is Categorical"),
     ],

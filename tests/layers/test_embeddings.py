@@ -39,9 +39,9 @@ def test_module_draws_normal_numbers_that_the_scaling_brings_back_to_1():
 @pytest.mark.parametrize(
     ("tokens", "table", "error", "message"),
     [
-        ([0, 3], np.ones((3, 2)), IndexError, r"token 3 is not in a vocabulary of 3; use 0 to 2"),
-        ([[0, 1], [-1, 2]], np.ones((3, 2)), IndexError, r"token -1 is not in a vocabulary of 3; use 0 to 2"),
-        (np.array([2**63], np.uint64), np.ones((3, 2)), IndexError, r"token 9223372036854775808 is not in a .*"),
+        ([0, 3], np.ones((3, 2)), IndexError, r"tokens holds 3 at \[1\], and table has V = 3; use 0 to 2"),
+        ([[0, 1], [-1, 2]], np.ones((3, 2)), IndexError, r"tokens holds -1 at \[1, 0\], .*; use 0 to 2"),
+        (np.array([2**63], np.uint64), np.ones((3, 2)), IndexError, r"tokens holds 9223372036854775808 .*"),
     ],
 )
 def test_errors(tokens, table, error, message):

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.kernels import hidden
 from refnp.layers import masks
-from refnp.layers.masks import fits, shielded, spoil
+from refnp.layers.masks import shielded, spoil
 from refnp.layers.softmax import softmax
+from refnp.numbers.arrays import fits
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import softmax as equations
 from tests.helpers import assert_within, check, laid_out, normal, seeds
@@ -219,7 +220,7 @@ def test_fits(shape, target, answer):
         (lambda: masks.key_padding([-1], 2), ValueError, r"key_padding: lengths -1 … -1 must lie in 0 … keys = 2"),
         (lambda: masks.combine([True], [1]), TypeError, r"combine: a mask is int64; pass booleans, True = may attend"),
         (lambda: masks.combine(np.ones((2, 3), bool), None, np.ones(4, bool)), ValueError,
-         r"combine: masks of shapes \(2, 3\), \(4,\) do not broadcast"),
+         r"combine: the shapes of mask 0 \(2, 3\), mask 1 \(4,\) do not broadcast; make them agree"),
     ],
 )  # fmt: skip
 def test_errors(call, error, message):

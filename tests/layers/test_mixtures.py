@@ -112,7 +112,11 @@ def test_given_choices_and_noise():
     [
         ({"chosen": np.zeros(2, int)}, TypeError, "Mixture.sample: rng is NoneType"),
         ({"epsilon": np.zeros((2, 4))}, TypeError, "Mixture.sample: rng is NoneType"),
-        ({"chosen": np.zeros(2), "epsilon": np.zeros((2, 4))}, TypeError, "chosen is float64; pass integers"),
+        (
+            {"chosen": np.zeros(2), "epsilon": np.zeros((2, 4))},
+            TypeError,
+            "chosen is float64 .*; pass integers, the numbers",
+        ),
         ({"chosen": [0, 3], "epsilon": np.zeros((2, 4))}, ValueError, "chosen holds 0 to 3; components are 0 to 2"),
         ({"chosen": [0], "epsilon": np.zeros((2, 4))}, ValueError, r"chosen has shape \(1,\); it must be \(2,\)"),
         ({"chosen": [0, 1], "epsilon": np.zeros(4)}, ValueError, r"epsilon has shape \(4,\); it must be \(2, 4\)"),
@@ -169,9 +173,9 @@ def test_log_mean_exp_does_not_overflow():
 @pytest.mark.parametrize(
     ("shape", "together", "message"),
     [
-        ((), 0, r"components have shape \(\); the first axis must hold at least one"),
-        ((0, 2), 0, r"components have shape \(0, 2\); the first axis must hold at least one"),
-        ((3, 2), 2, r"together is 2, components have shape \(3, 2\)"),
+        ((), 0, r"together is 0, components have shape \(\); the first axis, of components, must hold one.*"),
+        ((0, 2), 0, r"together is 0, components have shape \(0, 2\); .*"),
+        ((3, 2), 2, r"together is 2, components have shape \(3, 2\); .* is not together"),
     ],
 )
 def test_errors(shape, together, message):
@@ -184,10 +188,13 @@ def test_values_that_do_not_fit(shape):
     """(3, 2, 4) would compare each of its rows with another of the three components."""
     mixture = Mixture(Normal(np.zeros((3, 2, 4)), 1.0), together=1)
     for name in ("log_prob", "cdf"):
-        with pytest.raises(ValueError, match=rf"^Mixture\.{name}: y has shape .*; it must broadcast to \(2, 4\)$"):
+        with pytest.raises(ValueError, match=rf"^Mixture\.{name}: y has shape .* = \(2, 4\)$"):
             getattr(mixture, name)(np.zeros(shape))
 
 
 def test_a_sample_needs_a_generator():
-    with pytest.raises(TypeError, match=r"^Mixture\.sample: rng is int; pass numpy\.random\.default_rng\(seed\)$"):
+    with pytest.raises(
+        TypeError,
+        match=r"^Mixture\.sample: rng is 0; it must be a generator, such as np\.random\.default_rng\(0\), or None$",
+    ):
         Mixture(Normal(np.zeros(2), 1.0)).sample(0)

@@ -193,7 +193,7 @@ def test_sizes_that_make_no_network(build, message):
     [
         ((1, 2, 30), r"UNet: x has lengths \(30,\), not multiples of total_stride 4; pad it to \(32,\)"),
         ((1, 2, 0), r"pad it to \(4,\)"),
-        ((1, 3, 32), r"UNet: x has shape \(1, 3, 32\); it must be \(B, 2, \*lengths\), with 1 axes of space"),
+        ((1, 3, 32), r"UNet: x has shape \(1, 3, 32\); it must be \(B, channels_in, \*L\), and channels_in is 2"),
         ((1, 2, 32, 32), r"UNet: x has shape \(1, 2, 32, 32\)"),
     ],
 )

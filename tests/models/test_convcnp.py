@@ -405,9 +405,9 @@ def test_errors_of_options():
     network = UNet(8, (8,), rng=generator())
     for options, message in (
         (lambda: {"dx": 4}, "dx is 4"),
-        (lambda: {"grid": GridOptions(0)}, "points_per_unit 0 must be positive"),
-        (lambda: {"grid": GridOptions(margin=-1)}, "margin -1 not negative"),
-        (lambda: {"grid": GridOptions(np.inf)}, "both finite"),
+        (lambda: {"grid": GridOptions(0)}, "points_per_unit is 0; it must be positive"),
+        (lambda: {"grid": GridOptions(margin=-1)}, "margin is -1; it must be 0 or positive"),
+        (lambda: {"grid": GridOptions(np.inf)}, "points_per_unit is inf; it must be positive and finite"),
         (
             lambda: {"head": Head(deviation="square")},
             "deviation is 'square'; use one of softplus, exp, softplus_variance",

@@ -136,7 +136,7 @@ def test_a_low_temperature_is_the_likeliest():
 @every_model
 def test_what_is_refused(name):
     model = made(name)
-    with pytest.raises(IndexError, match="token 7 is not in a vocabulary of 7"):
+    with pytest.raises(IndexError, match=r"tokens holds 7 .* V = 7"):
         model(np.array([[7]]))
     with pytest.raises(ValueError, match="it needs a token to begin with"):
         model.continued(np.zeros((2, 0), int), 3)
@@ -149,5 +149,5 @@ def test_what_is_refused(name):
 
 
 def test_gpt_has_no_more_places_than_its_table():
-    with pytest.raises(IndexError, match="not in a table of 9"):
+    with pytest.raises(IndexError, match="and length is 9; use 0 to 8, a longer table"):
         made("GPT")(np.zeros((1, 10), int))

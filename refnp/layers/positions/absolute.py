@@ -23,7 +23,7 @@ from numpy.typing import DTypeLike
 
 from refnp.autograd import take
 from refnp.autograd.declaration import takes
-from refnp.autograd.errors import explained
+from refnp.autograd.errors import OutOfRangeError, explained
 from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.module import Module
@@ -32,6 +32,7 @@ from refnp.numbers.arrays import floating
 from refnp.numbers.kinds import is_kind
 from refnp.numbers.sinusoids import sinusoids_of
 
+NO_END = "a longer table, or SinusoidalPositions, which have no end"
 SCALE = 0.02  # standard deviation of learned positions at the start, as in BERT, GPT-2 and ViT
 
 
@@ -78,21 +79,16 @@ class LearnedPositions(Module):
     @takes("", length="whole ≥ 1", features="whole ≥ 1", rng="generator")
     def __init__(self, length: int, features: int, *, rng: np.random.Generator):
         self.weight = Parameter(rng.normal(0, SCALE, (length, features)))
+        self.length, self.features = length, features
 
-    @takes("x (..., N, D), places whole (..., N)? → (..., N, D)")
+    @takes(
+        "x (..., N, features) → (..., N, features)",
+        places=f"whole < length (..., N)?, {NO_END}",
+    )
     def __call__(self, x: ArrayLike, places: ArrayLike | None = None) -> Array | Tensor:
         tokens, at = _tokens_and_places("LearnedPositions", x, places)
-        length, features = self.weight.shape
-        if tokens.shape[-1] != features:
-            raise ValueError(
-                f"LearnedPositions: x has {tokens.shape[-1]} features, the table {features}; they must match"
-            )
-        outside = np.array(()) if is_kind(at) else at[(at < 0) | (at >= length)]
-        if outside.size:
-            raise IndexError(
-                f"LearnedPositions: place {outside.flat[0]} is not in a table of {length}; use 0 to {length - 1}, a "
-                "longer table, or SinusoidalPositions, which have no end"
-            )
+        if places is None and not is_kind(raw(tokens)) and len(at) > self.length:
+            raise OutOfRangeError(f"LearnedPositions: x has N = {len(at)}, and length is {self.length}; use {NO_END}")
         return tokens + take(self.weight, at)
 
 

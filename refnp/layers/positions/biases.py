@@ -17,12 +17,18 @@ from refnp.autograd import broadcast_to, reshape, take
 from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
-from refnp.layers.positions.relative import SCALE, RelativePositions, check_heads, is_run, read_diagonals
-from refnp.numbers.kinds import is_kind, word
+from refnp.layers.positions.relative import PLACES, SCALE, RelativePositions, is_run, read_diagonals, signed
+from refnp.numbers.kinds import word
 from refnp.numbers.words import constant
+
+OPTIONS = {"buckets": "whole ≥ 1", "max_distance": "whole ≥ 1", "bidirectional": "True or False"} | {
+    "needs": "buckets ≥ 4 and buckets is a multiple of 2 and max_distance > buckets // 4 if bidirectional;"
+    "buckets ≥ 2 and max_distance > buckets // 2 if not bidirectional"
+}
 
 
 @word
+@takes("offsets whole (...) → (...)", **OPTIONS)
 def t5_buckets(offsets: ArrayLike, *, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> Array:
     """The bucket of each offset m − n of a key from its query: small distances one by one, larger ones by logarithm.
 
@@ -36,11 +42,6 @@ def t5_buckets(offsets: ArrayLike, *, buckets: int = 32, max_distance: int = 128
     """
     count = buckets // 2 if bidirectional else buckets
     exact = count // 2
-    if exact < 1 or (bidirectional and buckets % 2) or max_distance <= exact:
-        raise ValueError(
-            f"t5_buckets: {buckets} buckets up to distance {max_distance}; use at least 2 in each direction, "
-            "equally many in both, and a max_distance beyond half of these"
-        )
     offsets = integers("t5_buckets", "offsets", offsets, signed=True)
     distances = np.abs(offsets) if bidirectional else np.maximum(-offsets, 0)
     starts = [_first_distance(r, count - exact, exact, max_distance) for r in range(1, count - exact)]
@@ -68,12 +69,7 @@ class T5Bias(RelativePositions):
     Raises ValueError for no heads or impossible buckets; when called, for places or heads that do not fit.
     """
 
-    @takes(
-        "",
-        **dict.fromkeys(("heads", "buckets", "max_distance"), "whole ≥ 1"),
-        bidirectional="True or False",
-        rng="generator",
-    )
+    @takes("", heads="whole ≥ 1", **OPTIONS, rng="generator")
     def __init__(
         self,
         heads: int,
@@ -86,19 +82,16 @@ class T5Bias(RelativePositions):
         self.bucket = functools.partial(
             t5_buckets, buckets=buckets, max_distance=max_distance, bidirectional=bidirectional
         )
-        if not is_kind(buckets):
-            self.bucket(0)  # raises ValueError if the numbers are impossible
-        self.table = Parameter(rng.normal(0, SCALE, (heads, buckets)))
+        self.heads, self.table = heads, Parameter(rng.normal(0, SCALE, (heads, buckets)))
 
+    @takes(f"query (..., heads, N, d), {PLACES} → (..., N, M)")
     def scores(self, query: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array | Tensor:
-        heads = self.table.shape[0]
-        check_heads("T5Bias", query, heads)
-        queries, keys = self.checked(query_places, key_places, query.shape[-2])
+        queries, keys = signed(query_places, key_places)
         if not (is_run(queries) and is_run(keys)):
             return take(self.table, self.bucket(keys - queries[:, None]), axis=1)  # (H, N, M)
         offsets = np.arange(keys[0] - queries[-1], keys[-1] - queries[0] + 1)
-        line = reshape(take(self.table, self.bucket(offsets), axis=1), (heads, 1, -1))  # (H, 1, W)
-        band = broadcast_to(line, (heads, len(queries), len(offsets)))  # (H, N, W)
+        line = reshape(take(self.table, self.bucket(offsets), axis=1), (self.heads, 1, -1))  # (H, 1, W)
+        band = broadcast_to(line, (self.heads, len(queries), len(offsets)))  # (H, N, W)
         return read_diagonals(band, shift=len(queries) - 1, keys=len(keys))
 
 
@@ -126,10 +119,10 @@ class ALiBi(RelativePositions):
 
     @takes("", heads="whole ≥ 1")
     def __init__(self, heads: int):
-        self.slopes = alibi_slopes(heads)
+        self.heads, self.slopes = heads, alibi_slopes(heads)
 
+    @takes(f"query (..., heads, N, d), {PLACES} → (..., N, M)")
     def scores(self, query: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array:
-        check_heads("ALiBi", query, self.slopes.shape[0])
-        queries, keys = self.checked(query_places, key_places, query.shape[-2])
+        queries, keys = signed(query_places, key_places)
         slopes = constant(-self.slopes[:, None, None]).like(raw(query))  # (H, 1, 1)
         return slopes * np.abs(keys - queries[:, None]).astype(slopes.dtype)  # (H, N, M)

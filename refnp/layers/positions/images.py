@@ -36,25 +36,24 @@ from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.positions.relative import (
+    PLACES,
     SCALE,
     RelativePositions,
-    check_heads,
-    check_width,
     one_over_root,
     read_buckets,
+    signed,
     sum_buckets,
 )
 
 METHODS = ("euclidean", "quantised", "cross", "product")
 
 
+@takes("", **dict.fromkeys(("alpha", "beta", "gamma"), "positive"), needs="alpha ≤ beta and alpha < gamma")
 def piecewise_index(x: ArrayLike, *, alpha: float, beta: float, gamma: float) -> Array:
     """g(x): real numbers to integers from −⌊β⌋ to ⌊β⌋, see above.
 
     Shapes: (...) → (...).   Raises ValueError unless 0 < α ≤ β and α < γ.
     """
-    if not 0 < alpha <= beta or not alpha < gamma < math.inf:
-        raise ValueError(f"piecewise_index: α {alpha}, β {beta}, γ {gamma}; they must be 0 < α ≤ β and α < γ")
     size = np.abs(np.asarray(x, np.float64))
     far = alpha + (beta - alpha) * np.log(np.maximum(size, alpha) / alpha) / math.log(gamma / alpha)
     index = np.minimum(beta, np.rint(np.where(size <= alpha, size, far)))
@@ -108,6 +107,7 @@ class ImagePositions(RelativePositions):
         leading="whole ≥ 0",
         values="True or False",
         rng="generator",
+        needs="alpha ≤ beta and alpha < gamma; width is given if mode = contextual or values, that of one head",
     )
     def __init__(
         self,
@@ -124,27 +124,23 @@ class ImagePositions(RelativePositions):
         values: bool = False,
         rng: np.random.Generator,
     ):
-        if width is None and (mode == "contextual" or values):
-            raise ValueError("ImagePositions: vectors need a width, that of one head; only biases do without")
         self.mode, self.method, self.axes, self.leading, self.adds_values = mode, method, axes, leading, values
-        self.heads, self.beta, self.gamma = heads, beta, gamma
+        self.beta, self.gamma, self.place = beta, gamma, (axes,) if axes > 1 else ()
         self._index = functools.partial(piecewise_index, alpha=alpha, beta=beta, gamma=gamma)
-        self._index(0)  # raises ValueError if they are impossible
         side = 2 * math.floor(beta) + 1
         self.count = {"product": side**axes, "cross": side}.get(method, side // 2 + 1) + (leading > 0)
         tables = axes if method == "cross" else 1
-        shape = (*(() if heads is None else (heads,)), self.count)
+        self.each_head = () if heads is None else (heads,)
+        self.width = None if mode == "bias" else width
+        shape = (*self.each_head, self.count)
         vectors = (*shape, width)
         of_keys = shape if mode == "bias" else vectors
         self.keys = [Parameter(rng.normal(0, SCALE, of_keys)) for _ in range(tables)]
         self.value_tables = [Parameter(rng.normal(0, SCALE, vectors)) for _ in range(tables if values else 0)]
 
+    @takes(f"query (..., *each_head, N, width), {PLACES} → (..., N, M)")
     def scores(self, query: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array | Tensor:
-        if self.mode == "contextual":
-            check_width("ImagePositions", query, self.keys[0])
-        elif self.heads is not None:
-            check_heads("ImagePositions", query, self.heads)
-        buckets = self.buckets(*self.checked(query_places, key_places, query.shape[-2]))
+        buckets = self.buckets(query_places, key_places)
         return _added(self._scores(query, table, b) for table, b in zip(self.keys, buckets, strict=True))
 
     def _scores(self, query: Any, table: Any, buckets: Array) -> Any:
@@ -153,6 +149,7 @@ class ImagePositions(RelativePositions):
             return take(table * scale, buckets, axis=-1)  # (..., N, M)
         return read_buckets(matmul(query, swapaxes(table, -1, -2)) * scale, buckets=buckets)  # (..., N, M)
 
+    @takes(f"weights (..., N, M), {PLACES} → (..., N, d)")
     def values(self, weights: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array | Tensor | None:
         if not self.adds_values:
             return None
@@ -164,7 +161,7 @@ class ImagePositions(RelativePositions):
 
     def buckets(self, query_places: ArrayLike, key_places: ArrayLike) -> list[Array]:
         """The bucket of every pair, (N, M), one array for each table."""
-        queries, keys = self.checked(query_places, key_places)
+        queries, keys = signed(query_places, key_places)
         n, m, first = len(queries), len(keys), self.leading
         queries, keys = (p[first:].reshape(-1, self.axes) for p in (queries, keys))
         arrays = []

@@ -25,16 +25,19 @@ from refnp.layers.positions.absolute import SCALE
 from refnp.numbers.kinds import is_kind, word
 from refnp.numbers.words import added_at, arange, root
 
+PLACES = "query_places whole (N, *place), key_places whole (M, *place)"
+
 
 class RelativePositions(Module):
     """What pairs of places add to attention; this one adds nothing.
 
-    `places` are integers (N,), or (N, 2) rows and columns of an image; those of queries and of keys may differ.
+    `places` are integers (N,), or (N, 2) rows and columns of an image, then `place` is (2,); those of queries and of
+    keys may differ.
     `adds_values` says whether `values` gives anything: if so, it needs the weights of attention.
     """
 
     adds_values = False
-    axes = 1  # numbers that make a place
+    place: tuple[int, ...] = ()  # the axes that a place has
 
     def rotated(self, x: Array | Tensor, places: ArrayLike) -> Array | Tensor:
         """Queries or keys in heads, x (..., H, N, d) at N places, rotated each by its own place."""
@@ -48,12 +51,12 @@ class RelativePositions(Module):
         """t, added to each head's output: of weights (..., H, N, M), an array (..., H, N, d_v); or None."""
         return None
 
-    def checked(
-        self, query_places: ArrayLike, key_places: ArrayLike, queries: int | None = None, keys: int | None = None
-    ) -> tuple[Array, Array]:
-        """Both places as arrays, one for each of so many queries and keys; TypeError or ValueError if they are not."""
-        name = type(self).__name__
-        return check_places(name, query_places, self.axes, queries), check_places(name, key_places, self.axes, keys)
+
+def signed(query_places: ArrayLike, key_places: ArrayLike) -> tuple[Array, Array]:
+    """Both as arrays of int64, whose differences have a sign."""
+    return integers("places", "query_places", query_places, signed=True), integers(
+        "places", "key_places", key_places, signed=True
+    )
 
 
 class Shaw(RelativePositions):
@@ -79,20 +82,21 @@ class Shaw(RelativePositions):
         shape = (*(() if heads is None else (heads,)), 2 * distance + 1, width)
         self.key = Parameter(rng.normal(0, SCALE, shape))
         self.value = Parameter(rng.normal(0, SCALE, shape)) if values else None
-        self.distance, self.adds_values = distance, values
+        self.distance, self.adds_values, self.width, self.each_head = distance, values, width, shape[:-2]
 
+    @takes(f"query (..., *each_head, N, width), {PLACES} → (..., N, M)")
     def scores(self, query: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array | Tensor:
-        check_width("Shaw", query, self.key)
-        queries, keys = self.checked(query_places, key_places, query.shape[-2])
+        queries, keys = signed(query_places, key_places)
         x = matmul(query, swapaxes(self.key, -1, -2)) * one_over_root(query)  # (..., N, 2k+1)
         if is_run(queries) and is_run(keys):
             return read_diagonals(x, shift=self._shift(queries, keys), keys=len(keys))
         return read_buckets(x, buckets=self.offsets(queries, keys))
 
+    @takes(f"weights (..., N, M), {PLACES} → (..., N, d)")
     def values(self, weights: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array | Tensor | None:
         if self.value is None:
             return None
-        queries, keys = self.checked(query_places, key_places, *weights.shape[-2:])
+        queries, keys = signed(query_places, key_places)
         count = self.value.shape[-2]
         if is_run(queries) and is_run(keys):
             x = sum_diagonals(weights, shift=self._shift(queries, keys), count=count)
@@ -113,37 +117,6 @@ class Shaw(RelativePositions):
 def shaw_rows(offsets: Array, distance: int) -> Array:
     """clip(m − n, −k, k) + k of offsets m − n."""
     return np.clip(offsets, -distance, distance) + distance
-
-
-def check_width(name: str, query: Array | Tensor, table: Array | Tensor) -> None:
-    """ValueError unless queries (..., H, N, d) have as many features as a table's vectors, (L, d) or (H, L, d)."""
-    if query.shape[-1] != table.shape[-1]:
-        raise ValueError(
-            f"{name}: a query has {query.shape[-1]} features but the vectors of places {table.shape[-1]}; "
-            "width must be that of one head"
-        )
-    if len(table.shape) > 2:
-        check_heads(name, query, table.shape[0])
-
-
-def check_heads(name: str, query: Array | Tensor, heads: int) -> None:
-    """ValueError unless queries (..., H, N, d) have as many heads as the scheme."""
-    if query.ndim < 3 or query.shape[-3] != heads:
-        raise ValueError(f"{name}: positions are for {heads} heads, but queries (..., heads, N, d) are {query.shape}")
-
-
-def check_places(name: str, places: ArrayLike, axes: int, tokens: int | None = None) -> Array:
-    """Places as an array (N,), or (N, axes) where there are several; N must be `tokens` if that is given.
-
-    Raises TypeError unless they are integers, ValueError for another shape.
-    """
-    places = integers(name, "places", places, signed=True)
-    if places.shape[1:] != ((axes,) if axes > 1 else ()) or not places.ndim:
-        wanted = f"(tokens, {axes}), one row for each token" if axes > 1 else "(tokens,), one number for each token"
-        raise ValueError(f"{name}: places have shape {places.shape}; they must be {wanted}")
-    if tokens is not None and places.shape[0] != tokens:
-        raise ValueError(f"{name}: {len(places)} places for {tokens} tokens; there must be one for each")
-    return places
 
 
 # ---- buckets of offsets: query n has one number for each bucket, x_nr, and the pair (n, m) reads that of its bucket

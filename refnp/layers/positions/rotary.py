@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.declaration import takes
+from refnp.autograd.errors import explained
 from refnp.autograd.pages import page
 from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
@@ -32,12 +33,17 @@ from refnp.numbers.parts import part
 LAYOUT = {"layout": "interleaved | half", "base": "≥ 1"}
 
 
+@explained
 @takes(
     "x (..., N, D ≥ 1) → (..., N, D)",
     places="whole (N) or whole (B, N)?",
     features="whole ≥ 1?",
     **dict.fromkeys(("sines", "cosines"), "real (*R, K)?"),
     **LAYOUT,
+    needs="sines with cosines; places is given or sines is given;"
+    "features is a multiple of 2 and features ≤ D if features is given;"
+    "D is a multiple of 2 if not features is given, features come in pairs;"
+    "K * 2 = (features or D) if sines is given, a column for each pair of features",
 )
 def rotate(x, *, places=None, layout="interleaved", base=10000, features=None, sines=None, cosines=None):
     """y = x with each pair of features (a, b) of token n rotated by the angles p_n ω_k.
@@ -56,14 +62,12 @@ def rotate(x, *, places=None, layout="interleaved", base=10000, features=None, s
     features = rotary_embedding_dim.
     """
     tokens = raw(x if isinstance(x, Tensor) else floating(x))
-    d = _rotated_features(tokens, features)
-    if (sines is None) != (cosines is None) or (sines is None and places is None):
-        raise ValueError("rotate: pass places, or sines and cosines, or all three: places that are rows of the others")
+    d = tokens.shape[-1] if features is None else features  # how many of the first features are rotated
     at = None if places is None else _of_tokens(tokens, _places("rotate", places), 0)  # (..., N)
     if at is not None and sines is None:
         sin, cos = words.sinusoids(tokens, at, d, base)  # (..., N, K), (..., N, K)
     else:
-        sin, cos = (_table_rows(tokens, name, t, at, d) for name, t in (("sines", sines), ("cosines", cosines)))
+        sin, cos = (_table_rows(tokens, name, t, at) for name, t in (("sines", sines), ("cosines", cosines)))
     return turned(x, sines=sin, cosines=cos, layout=layout)
 
 
@@ -100,16 +104,6 @@ def turned_by(x, sin, cos, layout):
     return np.concatenate([turned, x[..., 2 * k :]], -1)
 
 
-def _rotated_features(x: Array, features: Any) -> int:
-    """How many features of x are rotated: all, or so many of the first; ValueError unless they are pairs."""
-    d = x.shape[-1] if features is None else features
-    if not 0 < d <= x.shape[-1] or d % 2:
-        if features is None:
-            raise ValueError(f"rotate: x has shape {x.shape}; it must be (..., tokens, features), features in pairs")
-        raise ValueError(f"rotate: features is {features!r}; pass an even number from 2 to {x.shape[-1]}, as x has")
-    return d
-
-
 def _places(name: str, places: ArrayLike) -> Array:
     """Places (N,) or (B, N); TypeError unless they are integers."""
     return integers(name, "places", places, signed=True)
@@ -131,18 +125,13 @@ def _of_tokens(x: Array, rows: Array, columns: int, name: str = "places") -> Arr
     )
 
 
-def _table_rows(x: Array, name: str, table: Any, at: Array | None, features: int) -> Array:
+def _table_rows(x: Array, name: str, table: Any, at: Array | None) -> Array:
     """Given sines or cosines for every token: rows of a table at its place, or a row for each token."""
-    table = as_array(table)
-    if table.ndim < 2 or table.shape[-1] != features // 2:
-        raise ValueError(
-            f"rotate: {name} have shape {table.shape}; pass {features // 2} columns, one for each pair of features"
-        )
-    table = table.astype(x.real.dtype, copy=False)
+    table = as_array(table).astype(x.real.dtype, copy=False)
     if at is None:
         return _of_tokens(x, table, 1, name)
     if table.ndim != 2:
-        raise ValueError(f"rotate: {name} have shape {table.shape}; with places pass a table (rows, {features // 2})")
+        raise ValueError(f"rotate: {name} have shape {table.shape}; with places pass a table (rows, columns)")
     outside = at[(at < 0) | (at >= len(table))]
     if outside.size:
         raise ValueError(f"rotate: place {outside.flat[0]} is not in {name} of {len(table)} rows; pass longer tables")

@@ -265,17 +265,17 @@ def test_learned_positions_start_small():
 
 def test_beyond_the_table():
     module = LearnedPositions(5, 2, rng=generator())
-    message = r"^LearnedPositions: place 5 is not in a table of 5; use 0 to 4, a longer table, or SinusoidalPositions"
+    message = r"^LearnedPositions: x has N = 6, and length is 5; use a longer table, or SinusoidalPositions, which"
     with pytest.raises(IndexError, match=message):
         module(np.zeros((2, 6, 2)))
-    with pytest.raises(IndexError, match=r"^LearnedPositions: place -1 is not in a table of 5"):
+    with pytest.raises(IndexError, match=r"^LearnedPositions: places holds -1 at \[1\], and length is 5"):
         module(np.zeros((2, 2)), [0, -1])
 
 
 @pytest.mark.parametrize(
     ("x", "places", "error", "message"),
     [
-        (np.zeros((3, 2)), None, ValueError, r"LearnedPositions: x has 2 features, the table 4; they must match"),
+        (np.zeros((3, 2)), None, ValueError, r"LearnedPositions: x has shape .* features is 4; make them agree"),
     ],
 )  # fmt: skip
 def test_errors(x, places, error, message):

@@ -3,14 +3,12 @@
 import tracemalloc
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.autograd.pages import plain
 from refnp.layers.positions.relative import (
-    check_places,
     is_run,
     read_buckets,
     read_diagonals,
@@ -130,17 +128,3 @@ def test_runs():
     assert not is_run(np.array([0, 2, 3]))
     assert not is_run(np.array([2, 1, 0]))
     assert not is_run(np.array([[0, 1]]))
-
-
-def test_places_are_checked():
-    assert check_places("scheme", [3, 1], 1).dtype == np.int64
-    assert check_places("scheme", [], 1).shape == (0,)
-    assert check_places("scheme", np.zeros((4, 2), np.uint8), 2).shape == (4, 2)
-    with pytest.raises(TypeError, match=r"^scheme: places are float64; pass integers$"):
-        check_places("scheme", [0.0], 1)
-    with pytest.raises(ValueError, match=r"^scheme: places have shape \(1, 2\); they must be \(tokens,\), one number"):
-        check_places("scheme", [[0, 1]], 1)
-    with pytest.raises(ValueError, match=r"^scheme: places have shape \(2,\); they must be \(tokens, 2\), one row for"):
-        check_places("scheme", [0, 1], 2)
-    with pytest.raises(ValueError, match=r"^scheme: places have shape \(\); they must be"):
-        check_places("scheme", 3, 1)

@@ -199,7 +199,7 @@ def test_in_multi_head_attention():
     assert_same_bits(y, module.output(by_hand))
     check(lambda x, p: module.bind(p)(x, query_places=places, key_places=places), (x, module.state_dict()))
     with pytest.raises(
-        ValueError, match=r"^ImagePositions: places have shape \(5,\); they must be \(tokens, 2\), one row"
+        ValueError, match=r"^ImagePositions.scores: query_places has shape \(5,\); .* and place is \(2,\); make"
     ):
         module(x)
 
@@ -210,11 +210,20 @@ def test_in_multi_head_attention():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"width": None}, r"ImagePositions: vectors need a width, that of one head; only biases do without"),
-        ({"width": None, "mode": "bias", "values": True}, r"ImagePositions: vectors need a width"),
-        ({"alpha": 4}, r"piecewise_index: α 4, β 3.8, γ 15.2; they must be 0 < α ≤ β and α < γ"),
-        ({"beta": 1}, r"piecewise_index: α 1.9, β 1, γ 15.2; they must be"),
-        ({"gamma": 1.9}, r"piecewise_index: α 1.9, β 3.8, γ 1.9; they must be"),
+        (
+            {"width": None},
+            r"ImagePositions: width is None, mode is 'contextual', values is False;",
+        ),
+        (
+            {"width": None, "mode": "bias", "values": True},
+            r"ImagePositions: width is None, mode is 'bias'",
+        ),
+        (
+            {"alpha": 4},
+            r"ImagePositions: alpha is 4, beta is 3.8, gamma is 15.2; .*: alpha ≤ beta and",
+        ),
+        ({"beta": 1}, r"ImagePositions: alpha is 1.9, beta is 1, gamma is 15.2; this must hold"),
+        ({"gamma": 1.9}, r"ImagePositions: alpha is 1.9, beta is 3.8, gamma is 1.9; this must hold"),
     ],
 )
 def test_impossible_choices(options, message):
@@ -227,19 +236,19 @@ def test_impossible_choices(options, message):
 @pytest.mark.parametrize(
     ("query", "places", "error", "message"),
     [
-        (np.zeros((4, 2)), image_places(2, 2), ValueError, "a query has 2 features but the vectors of places 3; width"),
-        (np.zeros((3, 3)), image_places(2, 2), ValueError, "4 places for 3 tokens; there must be one for each"),
-        (np.zeros((4, 3)), image_places(2, 2) * 0.5, TypeError, "places are float64; pass integers"),
+        (np.zeros((4, 2)), image_places(2, 2), ValueError, "query has .* width is 3"),
+        (np.zeros((3, 3)), image_places(2, 2), ValueError, "query has .* query_places has N = 4"),
+        (np.zeros((4, 3)), image_places(2, 2) * 0.5, TypeError, "query_places is float64 .*; pass integers"),
     ],
 )
 def test_errors(query, places, error, message):
-    with pytest.raises(error, match=f"^ImagePositions: {message}"):
+    with pytest.raises(error, match=f"^ImagePositions.scores: {message}"):
         scheme_of().scores(query, places, places)
 
 
 def test_heads_that_do_not_fit():
     for mode in ("bias", "contextual"):
         with pytest.raises(
-            ValueError, match=r"^ImagePositions: positions are for 3 heads, but queries \(..., heads, N"
+            ValueError, match=r"^ImagePositions.scores: query has shape \(2, 4, 3\); .* each_head is \(3,\)"
         ):
             scheme_of(mode, heads=3).scores(np.zeros((2, 4, 3)), image_places(2, 2), image_places(2, 2))

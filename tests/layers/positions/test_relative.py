@@ -161,14 +161,14 @@ def test_in_multi_head_attention(masked):
             np.zeros((3, 4)),
             np.arange(3),
             ValueError,
-            r"Shaw: a query has 4 features but the vectors of places 3; width",
+            r"Shaw.scores: query has shape \(3, 4\); .* and width is 3; make them agree",
         ),
-        (np.zeros((3, 3)), np.arange(3.0), TypeError, r"Shaw: places are float64; pass integers"),
+        (np.zeros((3, 3)), np.arange(3.0), TypeError, r"Shaw.scores: query_places is float64 \(3,\); pass integers"),
         (
             np.zeros((3, 3)),
             np.zeros((3, 2), int),
             ValueError,
-            r"Shaw: places have shape \(3, 2\); they must be \(tokens,",
+            r"Shaw.scores: query_places has shape \(3, 2\); it must be \(N, \*place\)",
         ),
     ],
 )
@@ -178,5 +178,5 @@ def test_errors(query, places, error, message):
 
 
 def test_heads_that_do_not_fit():
-    with pytest.raises(ValueError, match=r"^Shaw: positions are for 2 heads, but queries \(..., heads, N, d\) are"):
+    with pytest.raises(ValueError, match=r"^Shaw.scores: query has shape \(3, 5, 3\); .* each_head is \(2,\)"):
         shaw(heads=2).scores(np.zeros((3, 5, 3)), np.arange(5), np.arange(5))

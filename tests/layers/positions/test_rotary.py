@@ -196,28 +196,28 @@ def test_partial_in_multi_head_attention_with_places_for_each_sequence():
             assert_within(found, limit.value[b], allowed[b])
     check(lambda x, p: module.bind(p)(x, query_places=at, key_places=at), (x, module.state_dict()))
     other = MultiHeadAttention(8, 2, positions=Shaw(4, 2, rng=np.random.default_rng(0)), rng=np.random.default_rng(0))
-    with pytest.raises(ValueError, match=r"Shaw: places have shape \(2, 5\); they must be \(tokens,\)"):
+    with pytest.raises(ValueError, match=r"Shaw.scores: query_places has shape \(2, 5\); it must be \(N, \*place\)"):
         other(x, query_places=at, key_places=at)
 
 
 @pytest.mark.parametrize(
     ("x", "at", "options", "error", "message"),
     [
-        (np.zeros((3, 5)), [0, 1, 2], {}, ValueError, r"rotate: x has shape \(3, 5\); it must be \(..., tokens, fea"),
-        (np.zeros((3, 4)), None, {}, ValueError, r"rotate: pass places, or sines and cosines, or all three"),
-        (np.zeros((3, 4)), [0, 1, 2], {"sines": np.zeros((3, 2))}, ValueError, r"rotate: pass places, or sines"),
-        (np.zeros((3, 4)), [0, 1, 2], {"features": 3}, ValueError, r"rotate: features is 3; pass an even number from"),
-        (np.zeros((3, 4)), [0, 1, 2], {"features": 6}, ValueError, r"rotate: features is 6; pass an even number from"),
+        (np.zeros((3, 5)), [0, 1, 2], {}, ValueError, r"rotate: x has D = 5, .* features come in pairs"),
+        (np.zeros((3, 4)), None, {}, ValueError, r"rotate: places is None, sines is None; .* places is given"),
+        (np.zeros((3, 4)), [0, 1, 2], {"sines": np.zeros((3, 2))}, ValueError, r"rotate: .* pass sines and cosines"),
+        (np.zeros((3, 4)), [0, 1, 2], {"features": 3}, ValueError, r"rotate: features is 3, x has D = 4; .*"),
+        (np.zeros((3, 4)), [0, 1, 2], {"features": 6}, ValueError, r"rotate: features is 6, x has D = 4; .*"),
         (np.zeros((3, 4)), [[0, 1, 2]], {}, ValueError, r"rotate: places have shape \(1, 3\) and x \(3, 4\);"),
         (np.zeros((2, 3, 4)), [[0, 1, 2]] * 3, {}, ValueError, r"rotate: places have shape \(3, 3\) and x \(2, 3, 4\)"),
         (np.zeros((1, 4)), [5], {"sines": np.zeros((5, 2)), "cosines": np.zeros((5, 2))}, ValueError,
          r"rotate: place 5 is not in sines of 5 rows; pass longer tables"),
         (np.zeros((1, 4)), None, {"sines": np.zeros((1, 4)), "cosines": np.zeros((1, 4))}, ValueError,
-         r"rotate: sines have shape \(1, 4\); pass 2 columns, one for each pair of features"),
+         r"rotate: sines has K = 4, x has D = 4, .* a column for each pair of features"),
         (np.zeros((1, 4)), None, {"sines": np.zeros((2, 2)), "cosines": np.zeros((2, 2))}, ValueError,
          r"rotate: sines have shape \(2, 2\) and x \(1, 4\); pass one row for each token, \(N, …\)"),
         (np.zeros((1, 4)), [0], {"sines": np.zeros((1, 1, 2)), "cosines": np.zeros((1, 1, 2))}, ValueError,
-         r"rotate: sines have shape \(1, 1, 2\); with places pass a table \(rows, 2\)"),
+         r"rotate: sines have shape \(1, 1, 2\); with places pass a table \(rows, columns\)"),
     ],
 )  # fmt: skip
 def test_errors(x, at, options, error, message):
