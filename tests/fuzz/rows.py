@@ -125,29 +125,16 @@ def quadratic(x: Any) -> Any:
     return ag.sum(ag.multiply(x, ag.sin(x)))
 
 
+DERIVATIVE: dict[str, Any] = {"often": 0.3, "types": False, "gradient": False, "names": ("argument",)}
 ENGINE = {
-    "add": Row("x (*), y (...) -> (*)"),
-    "subtract": Row("x (*), y (...) -> (*)"),
-    "multiply": Row("x (*), y (...) -> (*)"),
     "divide": Row("x (*), y (...) -> (*)", kinds={"y": "nonzero"}),
     "remainder": Row("x (*), y (...) -> (*)", kinds={"y": "nonzero"}),
     "power": Row("x (*), exponent (...) -> (*)", kinds={"x": "positive", "exponent": "positive"}),
-    "maximum": Row("x (*), y (...) -> (*)"),
-    "minimum": Row("x (*), y (...) -> (*)"),
     "where": Row("condition (...), x (*), y (...) -> (*)", masks={"condition": ("x",)}),
     "clip": Row("x (*)", {"low": (None, -1, 0.5), "high?": (1, 2.5)}),
-    "negative": Row("x (*) -> (*)"),
-    "absolute": Row("x (*) -> (*)"),
     "log": Row("x (*) -> (*)", kinds={"x": "positive"}),
     "log1p": Row("x (*) -> (*)", kinds={"x": "positive"}),
     "sqrt": Row("x (*) -> (*)", kinds={"x": "positive"}),
-    "sum": Row("x (*)", REDUCTION, result=reduced),
-    "mean": Row("x (*)", REDUCTION, result=reduced),
-    "max": Row("x (*)", REDUCTION, result=reduced),
-    "min": Row("x (*)", REDUCTION, result=reduced),
-    "prod": Row("x (*)", REDUCTION, result=reduced),
-    "norm": Row("x (*)", REDUCTION, result=reduced),
-    "logsumexp": Row("x (*)", REDUCTION, result=reduced),
     "cumsum": Row("x (*) -> (*)", {"axis?": axis}),
     "outer": Row("x (..., N), y (..., M) -> (..., N, M)"),
     "trace": Row("x (*, N, M) -> (*)"),
@@ -196,57 +183,13 @@ ENGINE = {
     "transpose": Row(
         "x (*)", {"axes?": lambda draw: tuple(int(i) for i in draw.rng.permutation(len(draw.front)))}, names=("axis",)
     ),
-    "grad": Row(
-        "x (*) -> (*)",
-        call=lambda x: ag.grad(quadratic)(x),
-        often=0.3,
-        types=False,
-        gradient=False,
-        names=("argument",),
-    ),
-    "value_and_grad": Row(
-        "x (*)",
-        call=lambda x: ag.value_and_grad(quadratic)(x),
-        often=0.3,
-        types=False,
-        gradient=False,
-        names=("argument",),
-    ),
-    "vjp": Row("x (*) -> (*)", call=lambda x: ag.vjp(ag.sin, x)[0], often=0.3, types=False, gradient=False),
-    "jvp": Row(
-        "x (*)",
-        call=lambda x: ag.jvp(quadratic, (x,), (np.ones(np.shape(x)),)),
-        types=False,
-        gradient=False,
-        often=0.3,
-        dtype=False,
-        names=("argument",),
-    ),
-    "hvp": Row(
-        "x (*)",
-        call=lambda x: ag.hvp(quadratic, (x,), (np.ones(np.shape(x)),)),
-        types=False,
-        gradient=False,
-        often=0.3,
-        dtype=False,
-        names=("argument",),
-    ),
-    "jacobian": Row(
-        "x (*)",
-        call=lambda x: ag.jacobian(ag.sin)(x),
-        often=0.2,
-        types=False,
-        gradient=False,
-        names=("argument",),
-    ),
-    "hessian": Row(
-        "x (*)",
-        call=lambda x: ag.hessian(quadratic)(x),
-        often=0.2,
-        types=False,
-        gradient=False,
-        names=("argument",),
-    ),
+    "grad": Row("x (*) -> (*)", call=lambda x: ag.grad(quadratic)(x), **DERIVATIVE),
+    "value_and_grad": Row("x (*)", call=lambda x: ag.value_and_grad(quadratic)(x), **DERIVATIVE),
+    "vjp": Row("x (*) -> (*)", call=lambda x: ag.vjp(ag.sin, x)[0], **DERIVATIVE),
+    "jvp": Row("x (*)", call=lambda x: ag.jvp(quadratic, (x,), (np.ones(np.shape(x)),)), dtype=False, **DERIVATIVE),
+    "hvp": Row("x (*)", call=lambda x: ag.hvp(quadratic, (x,), (np.ones(np.shape(x)),)), dtype=False, **DERIVATIVE),
+    "jacobian": Row("x (*)", call=lambda x: ag.jacobian(ag.sin)(x), **DERIVATIVE),
+    "hessian": Row("x (*)", call=lambda x: ag.hessian(quadratic)(x), **DERIVATIVE),
     "Tensor": Row("value (*) -> (*)", call=lambda value: ag.Tensor(value).data, gradient=False, dtype=False),
     "Parameter": Row("value (*) -> (*)", call=lambda value: ag.Parameter(value).data, gradient=False, dtype=False),
 }
@@ -274,19 +217,14 @@ LAYERS: dict[str, Row | dict[str, Any]] = {
         "masks": {"mask": ("bias",)},
         "returns": Shape("*", ("4", "N", "e")),
     },
-    "merge_heads": {"shapes": {"x": Shape("...", ("H", "N", "d"))}},  # of which an axis is no option
-    "cross_entropy": {"bits": True, "least": {"V": 2}, "kinds": {"targets": "< V", "class_weights": "constant"}},
+    "cross_entropy": {"bits": True},
     "cross_entropy.probabilities": of_text(  # as targets, without the options that classes have
         "logits (*, V), targets probability (*, V), class_weights real (V)?",
         options={"label_smoothing?": (0.0, 0.1), "reduction?": ("mean", "sum", "none")},
         least={"V": 2},
         call=lambda logits, targets, **options: layers.cross_entropy(logits, targets, **options),
     ),
-    "batch_norm": {
-        "shapes": "x (B, C, *L), gain? (C), shift? (C)",
-        "least": {"B": 1, "*L": 1},
-        "bits": True,
-    },
+    "batch_norm": {"least": {"B": 1, "*L": 1}, "bits": True},
     "instance_norm": {"least": {"L": 1, "*Ls": 1}},
     "BatchNorm": {"least": {"B": 1, "*L": 1}},
     "set_convolution": {"options": {"density?": (True,)}, "least": {"dx": 1}, "often": 4},
@@ -310,14 +248,12 @@ LAYERS: dict[str, Row | dict[str, Any]] = {
         often=2,
     ),
     "TranslationAttention": {
-        "shapes": "query (B, N, features), key (B, M, features), differences (B, N, M, dx), mask? (B, N, M)",
         "options": {  # a sum of exponentials overflows
             ".features": (4,),
             ".heads": (1, 2),
             ".kernel": ((3,),),
             ".normalization?": ("softmax", "sink"),
         },
-        "masks": {"mask": ("key", "differences")},
     },
     "MLP": of_text("x (*, 2)", options={".sizes": ((2, 3), (2, 3, 2)), ".rng": generator}, bits=False),
     "GatedMLP": of_text(
@@ -332,17 +268,8 @@ LAYERS: dict[str, Row | dict[str, Any]] = {
         "names": ("step",),
         "often": 0.5,
     },
-    "rotate": of_text(
-        "x (*, N, 4), places whole (N) → (*, N, 4)",
-        options={"layout?": ("interleaved", "half"), "base?": (10000, 2.5), "features?": (None, 2, 4)},
-    ),
-    "LearnedPositions": {
-        "shapes": "x (*, N, features), places? (N)",
-        "options": {".length": (25, 40)},
-        "returns": Shape("*", ("N", "features")),
-        "kinds": {"places": "length"},
-    },
-    "SinusoidalPositions": {"shapes": "x (*, N, D), places? (N)", "least": {"D": 1}, "bits": True},
+    "LearnedPositions": {"options": {".length": (25, 40)}},
+    "SinusoidalPositions": {"least": {"D": 1}, "bits": True},
     "sinusoidal": {"dtype": False},
     "kl_divergence": Row(
         "mean (*), std (*), other (*), deviation (*)",
@@ -536,6 +463,19 @@ def stack(kind: str) -> Row:
     return replace(row, options=row.options | {".layers": (1, 2)}, often=0.5)
 
 
+def bound_of(bound: Callable[..., Any]) -> Row:
+    """A lower bound on the evidence, of two normal distributions of z and draws from the first."""
+    return Row(
+        "mean (B, L), std (B, L), other (B, L), deviation (B, L), draws (S, B, L)",
+        kinds={"deviation": "positive"},
+        call=lambda mean, std, other, deviation, draws: bound(
+            Normal(mean, std), Normal(other, deviation), lambda z: ag.sum(z, -1), draws
+        ),
+        least={"S": 1},
+        names=("Normal", "kl"),
+    )
+
+
 PARTS = {
     "EncoderLayer": token_layer("EncoderLayer"),
     "DecoderLayer": token_layer("DecoderLayer"),
@@ -573,24 +513,8 @@ PARTS = {
         bits=False,
         names=("pair_kernel", "linear", "Translation"),
     ),
-    "elbo": Row(
-        "mean (B, L), std (B, L), other (B, L), deviation (B, L), draws (S, B, L)",
-        kinds={"deviation": "positive"},
-        call=lambda mean, std, other, deviation, draws: models.elbo(
-            Normal(mean, std), Normal(other, deviation), lambda z: ag.sum(z, -1), draws
-        ),
-        least={"S": 1},
-        names=("Normal", "kl"),
-    ),
-    "importance_weighted_bound": Row(
-        "mean (B, L), std (B, L), other (B, L), deviation (B, L), draws (S, B, L)",
-        kinds={"deviation": "positive"},
-        call=lambda mean, std, other, deviation, draws: models.importance_weighted_bound(
-            Normal(mean, std), Normal(other, deviation), lambda z: ag.sum(z, -1), draws
-        ),
-        least={"S": 1},
-        names=("Normal",),
-    ),
+    "elbo": bound_of(models.elbo),
+    "importance_weighted_bound": bound_of(models.importance_weighted_bound),
     "diagonal_mask": Row(options={"contexts": (0, 1, 3), "targets": (0, 2)}, dtype=False),
     "autoregressive_mask": Row(options={"contexts": (0, 1, 3), "targets": (0, 2)}, dtype=False),
     "nondiagonal_mask": Row("target_mask (B, N)", dtype=False),
@@ -824,51 +748,18 @@ def exact_shifts(x: Any) -> None:
     found.verdicts[1].require()
 
 
-NUMERICAL: dict[str, Any] = {"dtype": False, "types": False, "gradient": False}
+NUMERICAL: dict[str, Any] = {"dtype": False, "types": False, "gradient": False, "often": 0.1}
+CLAIMED: dict[str, Any] = {"raises": (symmetry.SymmetryError,), "least": {"N": 2}, "names": ("softmax",)} | NUMERICAL
+CHECKED: dict[str, Any] = {"raises": (gradcheck.GradientError,), "names": ("gradcheck", "args")} | NUMERICAL
 CHECKS = {
-    "complex_step": Row("x (*)", call=derived(gradcheck.complex_step), often=0.1, **NUMERICAL),
-    "longdouble": Row("x (*)", call=derived(gradcheck.longdouble), often=0.1, **NUMERICAL),
-    "richardson": Row("x (*)", call=derived(gradcheck.richardson), often=0.1, **NUMERICAL),
-    "one_sided": Row(
-        "x (*)",
-        call=derived(lambda f, x, v: gradcheck.one_sided(f, x, v)[0]),
-        **NUMERICAL,
-        often=0.1,
-    ),
-    "search": Row(
-        "x (*, N)",
-        call=lambda x: claimed(x),
-        raises=(symmetry.SymmetryError,),
-        least={"N": 2},
-        names=("softmax",),
-        **NUMERICAL,
-        often=0.1,
-    ),
-    "find_subgroup": Row(
-        "x (*, N)",
-        call=lambda x: exact_shifts(x),
-        raises=(symmetry.SymmetryError,),
-        least={"N": 2},
-        names=("softmax",),
-        **NUMERICAL,
-        often=0.1,
-    ),
-    "check": Row(
-        "x (*)",
-        call=lambda x: checked(gradcheck.check, x),
-        **NUMERICAL,
-        often=0.2,
-        names=("gradcheck", "args"),
-        raises=(gradcheck.GradientError,),
-    ),
-    "compare": Row(
-        "x (*)",
-        call=lambda x: checked(gradcheck.compare, x),
-        **NUMERICAL,
-        often=0.2,
-        names=("gradcheck", "args"),
-        raises=(gradcheck.GradientError,),
-    ),
+    "complex_step": Row("x (*)", call=derived(gradcheck.complex_step), **NUMERICAL),
+    "longdouble": Row("x (*)", call=derived(gradcheck.longdouble), **NUMERICAL),
+    "richardson": Row("x (*)", call=derived(gradcheck.richardson), **NUMERICAL),
+    "one_sided": Row("x (*)", call=derived(lambda f, x, v: gradcheck.one_sided(f, x, v)[0]), **NUMERICAL),
+    "search": Row("x (*, N)", call=lambda x: claimed(x), **CLAIMED),
+    "find_subgroup": Row("x (*, N)", call=lambda x: exact_shifts(x), **CLAIMED),
+    "check": Row("x (*)", call=lambda x: checked(gradcheck.check, x), **CHECKED),
+    "compare": Row("x (*)", call=lambda x: checked(gradcheck.compare, x), **CHECKED),
 }
 
 
@@ -879,6 +770,7 @@ def checked(function: Callable, x: Any) -> None:
 
 ROWS: dict[str, Any] = ENGINE | LAYERS | DISTRIBUTIONS | TENSOR | PARTS | MODELS | TEXTS | POSITIONS | OTHERS | CHECKS
 METHODS = {name: ("refnp.layers", row.call) for name, row in ROWS.items() if isinstance(row, Row) and "." in name}
+ACTIONS = [n for n in symmetry.__all__ if inspect.isclass(a := getattr(symmetry, n)) and issubclass(a, symmetry.Action)]
 WITHOUT = {
     **dict.fromkeys(("elementwise", "rowwise", "primitive"), "a decorator of rules"),
     **dict.fromkeys(
@@ -900,32 +792,7 @@ WITHOUT = {
         ("Audit", "CounterExample", "Counts", "SymmetryError", "Verdict", "Claim", "Subgroup"),
         "what a search finds, made by it",
     ),
-    **dict.fromkeys(
-        (
-            "Action",
-            "Flip",
-            "Inverse",
-            "Permute",
-            "Prefix",
-            "Product",
-            "Repeat",
-            "Roll",
-            "Select",
-            "Slide",
-            "Trivial",
-            "Negate",
-            "Rotate",
-            "RotateGrid",
-            "RotateSpace",
-            "MatrixGroup",
-            "Shift",
-            "Scale",
-            "Translate",
-            "equivariant",
-            "invariant",
-        ),
-        "an action, or a claim; called by search",
-    ),
+    **dict.fromkeys((*ACTIONS, "equivariant", "invariant"), "an action, or a claim; called by search"),
     "KeyValueCache": "what attention keeps while it decodes, called by TNPA's draws and by greedy",
     "explain": "the tape as text",
     **dict.fromkeys(("in_torch", "in_jax"), "of modules and functions of other frameworks"),

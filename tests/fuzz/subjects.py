@@ -18,6 +18,7 @@ from tests.fuzz.calls import Call, Fresh
 from tests.fuzz.drawing import NOT_NUMBERS, Draw
 from tests.fuzz.shapes import Shape, parsed
 
+FINDS = 40  # draws, until arguments are what they need of each other
 CHAPTERS: tuple[ModuleType, ...] = (autograd, layers, masks, models, gradcheck, symmetry)
 
 
@@ -104,7 +105,18 @@ class Subject:
         return ({*self.shapes} - optional) | {name for name in self.row.options if not name.endswith("?")}
 
     def draw(self, rng: np.random.Generator, front: int | None = None) -> Call:
-        """A call with valid inputs, or nearly so."""
+        """A call with valid inputs, or nearly so; what arguments need of each other mostly holds."""
+        declared = getattr(self.target, "takes", None)
+        call = self.drawn(rng, front)
+        for _ in range(FINDS if getattr(declared, "needs", ()) and self.row.call is None else 0):
+            with contextlib.suppress(TypeError, ValueError):
+                declared.check(call.arguments)
+                break
+            call = self.drawn(rng, front)
+        return call
+
+    def drawn(self, rng: np.random.Generator, front: int | None = None) -> Call:
+        """A call whose lengths and options are those of its letters."""
         draw = Draw(rng, dict(self.row.least), front)
         shapes: dict[str, Shape] = {}
         after = {name for name, of in self.row.options.items() if inspect.isfunction(of)}  # which look at arrays
@@ -182,7 +194,7 @@ def _covers(mask: Shape, shape: Shape) -> bool:
 def row_of(name: str, target: Callable) -> Row:
     """The row of a name, or one from the names of its arguments; Unknown if these are not all known."""
     from tests.fuzz import declarations
-    from tests.fuzz.rows import AXES_OF, OPTIONS, ROWS
+    from tests.fuzz.rows import AXES_OF, OPTIONS, REDUCTION, ROWS, reduced
 
     given = ROWS.get(name, {})
     if isinstance(given, Row):
@@ -205,6 +217,10 @@ def row_of(name: str, target: Callable) -> Row:
             f"tests/fuzz/rows.py does not know how to call {name}: add a row to ROWS, or what {', '.join(lacking)} may "
             "be to AXES_OF or OPTIONS; or why it is not called to WITHOUT"
         )
+    if options.keys() == REDUCTION.keys():
+        return Row(", ".join(shapes), REDUCTION, result=reduced)
+    if target.__module__ == "refnp.autograd.elementary":
+        shapes[-1] += " -> (*)"
     return Row(", ".join(shapes), options)
 
 
