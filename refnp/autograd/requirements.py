@@ -5,7 +5,7 @@
 `a with b` says that both are given or neither, `either a or b` that one of them is. All else is a statement, about
 numbers, lengths of letters, names of choices, and what an array with two shapes holds, as in `targets = probability`;
 in it stand = ≠ < ≤, `is given`, `is a multiple of`, and, or, not. It is asked only where what stands behind `if` holds,
-and only where all its lengths are known. What stands behind a comma is said beside it in errors.
+and only where all lengths and options in it are known numbers. What stands behind a comma is said beside it in errors.
 """
 
 import re
@@ -15,6 +15,7 @@ from types import CodeType
 from typing import Any
 
 from refnp.autograd.errors import shown
+from refnp.numbers.kinds import is_kind
 
 IN_PYTHON = {
     r"is given": "is not None", r"(\w+) is a multiple of (\w+)": r"\1 % \2 = 0",
@@ -64,7 +65,9 @@ class Requirement:
     def check(self, function: str, values: Mapping[str, Any], owners: Mapping[str, str]) -> None:
         """ValueError that says what was given and what is needed, if that does not hold; `owners` have the letters."""
         given = {name: values[name] for name in self.names if name in values}
-        if len(given) < len(self.names) or eval(self.holds, {"__builtins__": {}}, Values(given)):
+        if len(given) < len(self.names) or any(map(is_kind, given.values())):
+            return
+        if eval(self.holds, {"__builtins__": {}}, Values(given)):
             return
         is_needed = lambda name: values[name] is not None or f"{name} is given" in self.text
         must = f"this must hold: {self.text}{self.remark}"
