@@ -1,18 +1,15 @@
 """What the pages of the ledger share: an action, models in the precision of their inputs, names of subgroups."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from refnp.autograd import Array
 from refnp.claims.row import Trial
 from refnp.layers.module import Module
 from refnp.numbers.kinds import kind_of
 from refnp.symmetry import Action, Claim, Trivial, equivariant
-from refnp.symmetry.actions import Arrays, AxisAction
 
 Of = TypeVar("Of", bound=Module)
 
@@ -62,75 +59,6 @@ def multiples(k: int) -> str:
 def parts_of(claim: Callable[[int], Claim], steps: tuple[int, ...]) -> Mapping[str, Claim]:
     """The subgroups of multiples of these steps, each a multiple of the one before, as the parts of a trial."""
     return {multiples(k): claim(k) for k in steps}
-
-
-@dataclass(frozen=True)
-class Repeat(AxisAction):
-    """Every entry of an axis k times, one after the other; the element is k. There is no way back."""
-
-    group = "copies"
-
-    def moved(self, g: int, name: str, array: Array) -> Array:
-        for axis in self.axes(name, array):
-            array = np.repeat(array, g, axis)
-        return array
-
-    def draw(self, rng: np.random.Generator, arrays: Arrays) -> int:
-        return int(rng.integers(1, 4))
-
-    def identity(self, arrays: Arrays) -> int:
-        return 1
-
-    def compose(self, g: int, h: int) -> int:
-        return g * h
-
-    def elements(self, arrays: Arrays) -> list[int]:
-        return [1, 2, 3]
-
-    def simpler(self, g: int) -> Iterator[int]:
-        yield from range(2, g)
-
-    def describe(self, g: int) -> str:
-        return f"everything {g} times"
-
-    def __str__(self) -> str:
-        return f"copies of {self.where()}"
-
-
-def everywhere(*actions: Action) -> Action:
-    """Several actions at once."""
-    first, *others = actions
-    for other in others:
-        first = first * other
-    return first
-
-
-@dataclass(frozen=True)
-class Flip(AxisAction):
-    """The order of an axis reversed, or left: the group {1, −1} of `Negate`, on places instead of values."""
-
-    group = "signs"
-
-    def moved(self, g: int, name: str, array: Array) -> Array:
-        return np.flip(array, self.axes(name, array)) if g < 0 else array.copy()
-
-    def draw(self, rng: np.random.Generator, arrays: Arrays) -> int:
-        return int(rng.choice((1, -1)))
-
-    def identity(self, arrays: Arrays) -> int:
-        return 1
-
-    def compose(self, g: int, h: int) -> int:
-        return g * h
-
-    def elements(self, arrays: Arrays) -> list[int]:
-        return [1, -1]
-
-    def describe(self, g: int) -> str:
-        return "reversed" if g < 0 else "as it is"
-
-    def __str__(self) -> str:
-        return f"the order of {self.where()} reversed"
 
 
 def tried(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Array
-from refnp.claims.common import Flip, in_precision_of, parts_of, tried
+from refnp.claims.common import in_precision_of, parts_of, tried
 from refnp.claims.row import BROKEN, EXACT, ON_SUBGROUP, Row, Trial
 from refnp.layers.convolution import convolution, convolution_transpose
 from refnp.layers.pooling import adaptive_average_pool, average_pool, max_pool
@@ -14,6 +14,7 @@ from refnp.layers.unet import PooledUNet, SimpleCNN, UNet
 from refnp.layers.upsampling import upsample
 from refnp.symmetry import (
     Claim,
+    Flip,
     Negate,
     Permute,
     Roll,

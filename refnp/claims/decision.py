@@ -15,12 +15,16 @@ from typing import Any
 import numpy as np
 
 from refnp.claims.row import APPROXIMATE, BROKEN, EXACT, ON_SUBGROUP, UNDECIDED, Row, Trial
+from refnp.numbers.indexed.expressions import assuming
 from refnp.symmetry import Claim, Verdict, prove, search
 from refnp.symmetry.judge import discrepancy
+from refnp.symmetry.proving import Proof
 
 COUNT, THOROUGH_COUNT = 6, 48  # inputs for each claim
 SIMPLIFY, THOROUGH_SIMPLIFY = 60, 1000  # inputs that may be tried to make a counter-example simpler
 REFINED, ELEMENTS = 4, 4  # inputs at each level and for each point of a picture, and elements with each
+OF_A_PROOF = 20_000  # products formed
+DIFFERENT = (23, 29, 31)  # lengths that nothing else has
 FALLS = 0.25  # the least rate at which a discrepancy is said to fall
 
 
@@ -134,10 +138,29 @@ def _decided(about: Found, trial: Trial, thorough: bool) -> Found:
 
 def proved(found: Found, trial: Trial) -> Found:
     """With the proof for every size, of a claim that holds where it is tried; or with what is missing."""
-    if not trial.shapes:
-        return replace(found, missing="shapes: no proof is tried")
-    proof = prove(trial.claim, trial.shapes, in_steps=True)
+    proof = proof_of(trial)
     return replace(found, proved=proof.proved, assumes=proof.assumptions, missing=proof.missing)
+
+
+def proof_of(trial: Trial) -> Proof:
+    """The proof of a claim: step by step, or else of the whole."""
+    shapes = trial.shapes or shapes_of(trial)
+    with assuming() as limits:
+        limits.most = OF_A_PROOF
+        steps = prove(trial.claim, shapes, in_steps=True)
+        return steps or prove(trial.claim, shapes) or steps
+
+
+def shapes_of(trial: Trial) -> str:
+    """The shapes of what is drawn, as `prove` reads them: an axis that is as long as a size says has its letter."""
+    lengths = dict(zip(trial.sizes, DIFFERENT, strict=False))
+    letters = {str(length): name for name, length in lengths.items()}
+    written = []
+    for name, x in trial.draw(np.random.default_rng(0), **lengths).items():
+        array = np.asarray(x)
+        kind = {"b": "boolean ", "i": f"whole < {name}s "}.get(array.dtype.kind, "")
+        written.append(f"{name} {kind}({', '.join(letters.get(str(n), str(n)) for n in array.shape)})")
+    return ", ".join(written)
 
 
 def _with_numbers(about: Found, verdict: Verdict) -> Found:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Array
-from refnp.claims.common import Repeat, tried
+from refnp.claims.common import tried
 from refnp.claims.row import APPROXIMATE, BROKEN, EXACT, Refinement, Row, Trial
 from refnp.layers import masks
 from refnp.layers.attention import attention, column_attention
@@ -19,6 +19,7 @@ from refnp.layers.softmax import softmax
 from refnp.symmetry import (
     Negate,
     Permute,
+    Repeat,
     Rotate,
     Scale,
     Select,
@@ -61,7 +62,7 @@ def in_columns(query: Array, key: Array, value: Array, mask: Array) -> Any:
 SOME = Select({"query": 0, "mask": 0})
 KEYS, QUERIES = Permute({"key": 0, "value": 0, "mask": 1}), Permute({"query": 0, "mask": 0})
 ORDER, PAIRS = Permute(axis=0), {"n": (2, 4), "m": (1, 3)}
-BOTH, TWICE = ("query", "key"), Repeat({"key": 0, "value": 0, "mask": 1})
+BOTH, TWICE = ("query", "key"), Repeat({"key": 0, "value": 0, "mask": 1}, alike=True)
 on_pairs: dict[str, Any] = {"draw": crossed, "sizes": PAIRS}
 
 ATTENTION = tuple(
@@ -159,7 +160,7 @@ def divided(eps: float) -> Callable[..., Any]:
 SPACE, SETS = ("target", "x"), {"n": (1, 3), "m": (2,)}
 POINTS = Permute({"x": 0, "y": 0})
 on_points: dict[str, Any] = {"draw": points, "sizes": SETS}
-COPIES = Repeat({"x": 0, "y": 0})
+COPIES = Repeat({"x": 0, "y": 0}, alike=True)
 
 
 def copies_divided() -> Trial:
@@ -196,6 +197,33 @@ SET_CONVOLUTION = (
         "the density has a scale of its own", tried(divided(1e-8), Translate("y"), Translate(), **on_points)),
     Row("set convolution", "values translated", BROKEN, "weights add up to ρ, not to 1",
         tried(lambda **x: set_conv(**x)[..., 1:], Translate("y"), Translate(), **on_points)),
+)  # fmt: skip
+
+
+def unified(rng: np.random.Generator, n: int, m: int, d: int) -> dict[str, Any]:
+    """Points in d dimensions, targets, a length scale, and which of two functions is asked."""
+    found = points(rng, n, m, d)
+    return {**found, "length_scale": rng.uniform(0.7, 1, 1), "which": np.ones(1)}
+
+
+def by_distance(factor: float) -> Callable[..., Any]:
+    """Attention with scores −|x − x′|²/(factor ℓ²) where `which` is positive, else the normalised set convolution."""
+
+    def either(target: Array, x: Array, y: Array, length_scale: Array, which: Array) -> Any:
+        z = set_convolution(target, x, y, length_scale[0])
+        scores = -((target[:, None] - x) ** 2).sum(-1) / (factor * length_scale[0] ** 2)
+        return np.where(which > 0, attention(0 * target, 0 * x, y, scores), z[..., 1:] / z[..., :1])
+
+    return either
+
+
+UNIFICATION = tuple(
+    Row(f"attention with scores −‖x − x′‖²/{written}ℓ²", "the normalised set convolution in its place", expected,
+        reason, tried(by_distance(factor), Negate("which"), draw=unified, sizes={"n": (1, 3), "m": (2,), "d": (1, 2)}))
+    for written, factor, expected, reason in (
+        ("2", 2, EXACT, "exp(−‖d‖²/2ℓ²) over its sum"),
+        ("", 1, BROKEN, "another length scale"),
+    )
 )  # fmt: skip
 
 
@@ -252,4 +280,4 @@ NORMALIZATION = (
               draw=lambda rng, n: {"x": rng.normal(size=(n, 4, 3))}, sizes={"n": (2, 4)})),
 )  # fmt: skip
 
-ROWS = (*ATTENTION, *CAUSAL, *SET_CONVOLUTION, *NORMALIZATION)
+ROWS = (*ATTENTION, *CAUSAL, *SET_CONVOLUTION, *UNIFICATION, *NORMALIZATION)

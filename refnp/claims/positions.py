@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Array
-from refnp.claims.common import Flip, enlarged, generator, in_precision_of
+from refnp.claims.common import enlarged, generator, in_precision_of
 from refnp.claims.row import BROKEN, EXACT, Row, Trial
 from refnp.layers import masks
 from refnp.layers.module import Module
@@ -25,6 +25,7 @@ from refnp.layers.positions.rotary import Rotary
 from refnp.symmetry import (
     Action,
     Claim,
+    Flip,
     Negate,
     Permute,
     Roll,
@@ -245,7 +246,7 @@ class Exchange(Flip):
     """Rows and columns of an image exchanged, or left."""
 
     def moved(self, g: int, name: str, array: Array) -> Array:
-        return array.swapaxes(0, 1) if g < 0 else array.copy()
+        return array.swapaxes(0, 1) if g else array.copy()
 
 
 def pixels_permuted(make: Make) -> Trial:

@@ -45,7 +45,7 @@ class Trial:
     refined      what makes an approximate symmetry better
     shifts       elements of the group, in order, for a picture of the discrepancy against them, with their sizes
     options      what else `search` takes
-    shapes       of the arguments: with them it is proved for every size, where it holds and the rules suffice
+    shapes       of the arguments, for the proof, where those that are drawn do not say all
     """
 
     claim: Claim

@@ -89,12 +89,12 @@ def trial(name: str, symmetry: str) -> Trial:
         action, parts = by(1).action, parts_of(by, tuple(2**i for i in range(1, total.bit_length())))
         shifts = {k * step: (k,) for k in range(0, 2 * total + 1, total // 16)}
     claim = equivariant(f, action, moved.out, name=name)
-    return Trial(claim, near, {"n": (3,), "m": (2,)}, parts, None, shifts, options)
+    return Trial(claim, near, {"n": (3,), "m": (2,), "h": (2,)}, parts, None, shifts, options)
 
 
-def near(rng: np.random.Generator, n: int, m: int) -> dict[str, Any]:
+def near(rng: np.random.Generator, n: int, m: int, h: int = 2) -> dict[str, Any]:
     """Points within ¼ of 0, on multiples of 2⁻¹²: a short grid."""
-    drawn = models.drawn(rng, n, m)
+    drawn = models.drawn(rng, n, m, h)
     return drawn | {name: drawn[name] / 4 for name in EVERYWHERE}
 
 

@@ -90,12 +90,10 @@ def sequences(rng: np.random.Generator, n: int, m: int) -> dict[str, Any]:
 
 def of_sequences(f: Callable[..., Any], action: Action, out: Action | None = None) -> Callable[[], Trial]:
     """A trial of a stack."""
-    shapes = "" if action == LATER else SHAPES
-    return lambda: Trial(equivariant(f, action, out or Trivial()), sequences, FEW, options=QUICK, shapes=shapes)
+    return lambda: Trial(equivariant(f, action, out or Trivial()), sequences, FEW, options=QUICK)
 
 
 LATER = Translate("later")
-SHAPES = "x (n, 4), places whole < p (n), memory (m, 4), later (k, 4)"
 TOKENS, WITH_PLACES = Permute("x", 0), Permute(("x", "places"), 0)
 SHIFT = Translate("places", axis=None, step=1)
 A_SET, CAUSE, NO_PLACES = "attention between the tokens of a set", "a token sees those before it", "a memory is a set"

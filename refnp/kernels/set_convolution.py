@@ -241,7 +241,8 @@ def check(
     given = [a for a in (target_x, context_x, context_y, length_scale) if hasattr(a, "dtype")]
     dtype = np.result_type(np.float32, *(a.dtype for a in given if a.dtype.kind in "fc"))
     scale: Any = getattr(length_scale, "real", length_scale) if isinstance(length_scale, Kind) else length_scale
-    checked_scales("set_convolution", scale, int(density), channels, dtype)
+    if not isinstance(scale, Kind):  # unknown numbers have no value to check
+        checked_scales("set_convolution", scale, int(density), channels, dtype)
     if not is_grid(target_x) and not is_grid(context_x):
         if target_x.shape[-1] > 3:
             raise ValueError(

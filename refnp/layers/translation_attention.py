@@ -41,6 +41,7 @@ from refnp.layers.masks import kept, shielded, spoil
 from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, over_heads, split_heads
 from refnp.layers.softmax import softmax
+from refnp.numbers.kinds import is_kind
 from refnp.numbers.words import einsum
 
 
@@ -101,11 +102,11 @@ class TranslationAttention(Module):
     def __call__(
         self, query: Array | Tensor, key: Array | Tensor, differences: Array | Tensor, *, mask: Array | None = None
     ) -> tuple[Array | Tensor, Array | Tensor | None]:
-        lost = None
-        if mask is not None:  # 0 in rows that have no part, whatever they hold: no bit of a gradient knows of them
+        lost = huge = None
+        if mask is not None and not is_kind(mask):  # 0 in rows that have no part: no bit of a gradient knows of them
             queries, keys, _ = uses(mask, query, key, key)
             query, key = kept(query, queries[..., None]), kept(key, keys[..., None])
-        huge = None if mask is None or moderate(*map(raw, (query, key, differences))) else mask
+            huge = None if moderate(*map(raw, (query, key, differences))) else mask
         if huge is not None:
             query, key, *_, (_, lost) = shielded(query, key, key, None, huge)
             differences = kept(differences, used_elements(huge, differences.shape[:-1])[..., None])
@@ -174,7 +175,7 @@ def mean_step(
     differences: Array | Tensor, weights: Array | Tensor, movement: MLP, mask: Array | None
 ) -> Array | Tensor:
     """Δx_n, the mean over the keys that n may attend to of d_nm φ(α_nm): (B, N, M, dx), (B, H, N, M) → (B, N, dx)."""
-    nowhere = np.empty((*differences.shape[:3], 0), raw(differences).dtype)  # φ takes no differences
+    nowhere = raw(differences)[..., :0]  # (B, N, M, 0)   φ takes no differences
     factors = transpose(pair_kernel(nowhere, weights, *parameters_of(movement)), (0, 2, 3, 1))  # (B, N, M, dx)
     steps = differences * factors  # (B, N, M, dx)
     if mask is None:

@@ -40,6 +40,8 @@ from refnp.models.neural_process import for_every_query, mean_of_present
 from refnp.models.te_tnp import TranslationLayer, tokens
 from refnp.models.tnp import ReadOff
 from refnp.models.transformer_layers import EncoderLayer
+from refnp.numbers.kinds import is_kind
+from refnp.numbers.words import peak
 
 FORMS = ("induced", "perceiver")
 
@@ -228,9 +230,9 @@ def origin(context_x: Array | Tensor, mask: np.ndarray) -> Array:
     No rounding: it shifts with the points exactly, and has no order. It is a constant for gradients: predictions do not
     depend on what places are taken from.
     """
-    x = np.where(mask[..., None], raw(context_x).real, np.inf)  # (B, M, dx)
-    least = x.min(1, keepdims=True, initial=np.inf)  # (B, 1, dx)
-    return np.where(np.isfinite(least), least, 0).astype(x.dtype)
+    x = raw(context_x) if is_kind(mask) else raw(context_x).real
+    lower = np.where(mask[..., None], -x, -np.inf)  # (B, M, dx)
+    return -np.swapaxes(peak(np.swapaxes(lower, 1, 2)), 1, 2)  # (B, 1, dx)
 
 
 def in_every_task(parameter: Array | Tensor, tasks: int) -> Array | Tensor:

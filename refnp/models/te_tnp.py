@@ -31,6 +31,7 @@ from refnp.models.checks import check_flagged, check_positive_counts
 from refnp.models.neural_process import for_every_query
 from refnp.models.tnp import ReadOff
 from refnp.models.transformer_layers import Residual
+from refnp.numbers.words import full
 
 
 class TranslationLayer(Module):
@@ -196,6 +197,5 @@ def tokens(context_y: Array | Tensor, targets: int, flagged: str = "context") ->
     of_targets = flagged == "targets"
     flag = np.full_like(raw(context_y)[..., :1], not of_targets)
     known = ag.concatenate([context_y, flag], -1)  # (B, M, dy+1)
-    asked = np.zeros((b, targets, dy + 1), raw(known).dtype)
-    asked[..., dy] = of_targets
-    return ag.concatenate([known, asked], 1)
+    asked = [full((b, targets, dy), 0.0), full((b, targets, 1), float(of_targets))]
+    return ag.concatenate([known, np.concatenate(asked, -1).astype(raw(known).dtype)], 1)

@@ -189,10 +189,9 @@ class TNP(NeuralProcess):
 
     def unobserved(self, x: Array | Tensor) -> Array | Tensor:
         """Tokens of points whose y is not known: [x, 0], or [x, 0, 0], (B, N, dx+dy+flag)."""
-        unknown = np.zeros((*x.shape[:-1], self.dy + self.flag), raw(x).dtype)
-        if self.flag:
-            unknown[..., self.dy] = self.flagged == "targets"
-        return ag.concatenate([x, unknown], -1)
+        zero = np.zeros_like(raw(x)[..., :1])
+        flag = [np.full_like(zero, self.flagged == "targets")] if self.flag else []
+        return ag.concatenate([x, *[zero] * self.dy, *flag], -1)
 
     def encode(self, attended: Array | Tensor, read: Array | Tensor, mask: np.ndarray | None = None) -> Array | Tensor:
         """The tokens that are read off after all layers, (B, N, D): see "In less time" above.

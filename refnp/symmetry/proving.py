@@ -23,8 +23,8 @@ from refnp.autograd.notation import ARGUMENT, SHAPE, Argument
 from refnp.numbers.indexed.arrays import LETTERED, Indexed, Places, any_numbers, mask, symbol
 from refnp.numbers.indexed.expressions import NoRule, assuming, atom
 from refnp.numbers.indexed.indices import moved as turned
-from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, permuted, same, sentences
-from refnp.numbers.indexed.sizes import Size, pieces, product_of, sum_of
+from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, same, sentences
+from refnp.numbers.indexed.sizes import Size, is_alike, pieces, product_of, sum_of
 from refnp.symmetry.actions import Action, NamedAction, Product, Trivial
 from refnp.symmetry.claim import Claim
 from refnp.symmetry.geometry import Negate, Scale, Translate
@@ -36,9 +36,11 @@ from refnp.symmetry.shifts import Roll
 GIVEN = re.compile(rf"([\w.]+) ({SHAPE})")
 HAS_LENGTH = re.compile(r"[(,·+] *([4-9]|\d\d+)\b")  # a number that is tried as a letter
 NUMBERS = ("", "positive", "real", "floating")  # what may be written in front of a shape
-OF_A_STEP = 3_000  # products formed for one
+OF_ALL_STEPS, OF_THE_END = 40_000, 20_000  # products formed
 DONE = re.compile("terms are left|more than")  # of what is missing where numbers in place of letters would not help
 Arrays = Mapping[str, Any]
+REARRANGED = (Permute, Flip, Roll, Select, Repeat)  # actions that take entries to other places of an axis
+UNMOVED = (Translate, Negate, Scale, Trivial)  # those that change numbers, and no place
 
 
 @dataclass(frozen=True)
@@ -102,61 +104,56 @@ def proof_of(claim: Claim, shapes: str, known: Arrays, options: Mapping[str, Any
     """The proof of a claim about these arrays."""
     given = {name: symbol(value) if isinstance(value, str) else value for name, value in options.items()}
 
+    lengths: dict[str, set[str]] = {}  # of the axes that move, by the part of the action that moves them
     try:
-        elsewhere = move(claim.action, known)
+        elsewhere = move(claim.action, known, lengths=lengths)
     except NoRule as lacking:
         return Proof(str(claim), shapes, False, (), str(lacking), 0.0)
 
     if in_steps:
-        return in_lockstep(claim, shapes, known, elsewhere, given)
+        return in_lockstep(claim, shapes, known, elsewhere, given, lengths)
 
     def left() -> dict[str, Any]:
         return leaves(claim.f(**elsewhere, **given), claim.read)
 
     def right() -> dict[str, Any]:
-        return move(claim.action_out, leaves(claim.f(**known, **given), claim.read))
+        return move(claim.action_out, leaves(claim.f(**known, **given), claim.read), lengths=lengths)
 
     return equal_leaves(str(claim), shapes, left, right)
 
 
-def in_lockstep(claim: Claim, shapes: str, known: Arrays, elsewhere: Arrays, given: Arrays) -> Proof:
+def in_lockstep(
+    claim: Claim, shapes: str, known: Arrays, elsewhere: Arrays, given: Arrays, lengths: dict[str, set[str]]
+) -> Proof:
     """The proof of a claim by steps, each of which is proved.
 
     All arrays are computed twice, those that nothing moves as well, so that these become letters, too.
     """
     action: Any = claim.action
     start = time.perf_counter()
-    if type(action) not in (Permute, Flip, Roll, Translate, Trivial):
+    if type(action) not in (*REARRANGED, *UNMOVED):
         return Proof(str(claim), shapes, False, (), f"in steps: no rule for {action}", 0.0)
-    moved = [name for name in known if elsewhere[name] is not known[name]]
-    axes = () if isinstance(claim.action, (Translate, Trivial)) else _axes(action, moved[0])
-    size = repr(known[moved[0]].shape[axes[0]]) if axes else ""
-
-    def along(x: Any, k: int) -> Any:
-        """What the element does along one axis, or within the piece of it that moves."""
-        if len(pieces(x.shape[k])) == 1:
-            return _reordered(replace(action, on="x", axis=k), "x", x, "π", "")
-        if not isinstance(action, Permute):
-            raise NoRule(f"{action}: of a piece of an axis")
-        return x.moved(x.shape, lambda i: (*i[:k], within(i[k], x.shape[k]), *i[k + 1 :]))
-
-    def within(i: Any, n: Any) -> Any:
-        return (*i[:2], turned("π", "π", i[2])) if repr(pieces(n)[i[1]]) == size else i
-
-    both = {name: Both(x, elsewhere[name], (size, along)) for name, x in known.items()}
+    size, mover = None, None
+    if isinstance(action, REARRANGED):
+        name = next(name for name in known if elsewhere[name] is not known[name])
+        size = known[name].shape[_axes(action, name)[0]]
+        length, of = places_of(action, size)
+        mover = lambda x, k: along(x, k, size, length, of)
+    both = {name: Both(x, elsewhere[name], (size, mover)) for name, x in known.items()}
     with assuming() as steps:
-        steps.most = OF_A_STEP
+        steps.most = OF_ALL_STEPS
         try:
             found = leaves(claim.f(**both, **given), claim.read)
         except LACKING as lacking:
             return Proof(str(claim), shapes, False, (), in_words(lacking), time.perf_counter() - start)
-    plain = {name: getattr(y, "plain", y) for name, y in found.items()}
-    proof = equal_leaves(
-        str(claim),
-        shapes,
-        lambda: {name: getattr(y, "moved", y) for name, y in found.items()},
-        lambda: move(claim.action_out, plain),
-    )
+        steps.most = OF_THE_END
+        plain = {name: getattr(y, "plain", y) for name, y in found.items()}
+        proof = equal_leaves(
+            str(claim),
+            shapes,
+            lambda: {name: getattr(y, "moved", y) for name, y in found.items()},
+            lambda: move(claim.action_out, plain, lengths=lengths),
+        )
     assumptions = tuple(sorted({*proof.assumptions, *sentences(steps)})) if proof else ()
     return replace(proof, assumptions=assumptions, seconds=time.perf_counter() - start)
 
@@ -275,16 +272,22 @@ def leaves(result: Any, read: Any) -> dict[str, Any]:
     return dict(each("", result))
 
 
-def move(action: Action, arrays: Arrays, way: str = "π", part: str = "") -> dict[str, Any]:
-    """All arrays, those that the action names moved by an unknown element. NoRule for an action that has none."""
+def move(
+    action: Action, arrays: Arrays, way: str = "π", part: str = "", lengths: dict[str, set[str]] | None = None
+) -> dict[str, Any]:
+    """All arrays, those that the action names moved by an unknown element. NoRule for an action that has none.
+
+    `lengths` are those of axes that the element moves already, as those of inputs, which those of outputs must have.
+    """
+    known = {} if lengths is None else lengths
     if isinstance(action, Trivial):
         return dict(arrays)
     if isinstance(action, Inverse):
-        return move(action.action, arrays, {"π": "π⁻", "π⁻": "π"}[way], part)
+        return move(action.action, arrays, {"π": "π⁻", "π⁻": "π"}[way], part, known)
     if isinstance(action, Product):
         found = dict(arrays)
         for k, one in enumerate(action.parts):
-            found = move(one, found, way, f"{part}{k}")
+            found = move(one, found, way, f"{part}{k}", known)
         return found
     rule = RULES.get(type(action))
     if rule is None or not isinstance(action, NamedAction):
@@ -292,50 +295,53 @@ def move(action: Action, arrays: Arrays, way: str = "π", part: str = "") -> dic
     names = list(arrays) if action.on is None else [action.on] if isinstance(action.on, str) else list(action.on)
     if absent := [name for name in names if name not in arrays]:
         raise ValueError(f"{type(action).__name__}: there is no array {absent[0]!r}; there are {', '.join(arrays)}")
-    lengths = {repr(arrays[name].shape[axis]) for name in names for axis in _axes(action, name)}
-    if len(lengths) > 1:
-        raise NoRule(f"arrays that move together must be equally long; there are {', '.join(sorted(lengths))}")
+    rearranged = isinstance(action, REARRANGED)
+    own = {repr(arrays[name].shape[axis]) for name in names for axis in _axes(action, name) if rearranged}
+    if len(own := own | known.get(part, set())) > 1:
+        raise NoRule(f"arrays that move together must be equally long; there are {', '.join(sorted(own))}")
+    known[part] = own
     return {**arrays, **{name: rule(action, name, arrays[name], way, part) for name in names}}
 
 
-def _reordered(action: Any, name: str, x: Any, way: str, part: str) -> Any:
-    """Entries in another order: any at all, of which those of the group are some."""
-    if getattr(action, "step", 1) != 1:
-        raise NoRule(f"{action}: rolls by a step")
+def _along_axes(action: Any, name: str, x: Any, way: str, part: str) -> Any:
+    """Entries along the axes of an action at other places."""
     for axis in _axes(action, name):
-        x = permuted(x, axis, f"π{part}") if way == "π" else _back(x, axis, f"π{part}")
+        x = along(x, axis % x.ndim, x.shape[axis], *places_of(action, x.shape[axis], way, part))
     return x
 
 
-def _back(x: Any, axis: int, name: str) -> Any:
-    k = axis % x.ndim
-    return x.moved(x.shape, lambda i: (*i[:k], ("π⁻", name, i[k]), *i[k + 1 :]))
+def places_of(action: Any, size: Any, way: str = "π", part: str = "") -> tuple[Any, Callable]:
+    """How long an axis is after an action, and where its entry at i comes from.
+
+    An order is any at all, of which those of the group are some; a selection is of any number of places of which
+    nothing is known; copies are equally many of all entries.
+    """
+    if isinstance(action, Select):
+        return Size(f"selected {part}"), lambda i: ("at", f"place {part}", i)
+    if isinstance(action, Repeat):
+        if not action.alike:
+            raise NoRule(f"{action}: copies of some entries")
+        return product_of([Size(f"copies {part}"), size]), lambda i: i[2] if len(i) == 3 else ("pair", *i[2:])
+    if getattr(action, "step", 1) != 1:
+        raise NoRule(f"{action}: rolls by a step")
+    return size, lambda i: turned(way, f"π{part}", i)
+
+
+def along(x: Any, k: int, size: Any, length: Any, of: Callable) -> Any:
+    """The array whose entries along an axis of that size, or the pieces of one that have it, are those at of(i)."""
+    own = pieces(x.shape[k])
+    moves = [is_alike(piece, size) for piece in own]
+    if len(own) == 1 or is_alike(x.shape[k], size):
+        return x.moved((*x.shape[:k], length, *x.shape[k + 1 :]), lambda i: (*i[:k], of(i[k]), *i[k + 1 :]))
+    within = lambda i: (*i[:2], of(i[2])) if moves[i[1]] else i
+    new = sum_of([length if moved else piece for piece, moved in zip(own, moves, strict=True)])
+    return x.moved((*x.shape[:k], new, *x.shape[k + 1 :]), lambda i: (*i[:k], within(i[k]), *i[k + 1 :]))
 
 
 def _axes(action: Any, name: str) -> tuple[int, ...]:
     """The axes of an array along which an action moves it; none for one that knows no axis."""
     axis = action.on[name] if isinstance(action.on, Mapping) else getattr(action, "axis", None)
     return () if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
-
-
-def _selected(action: Any, name: str, x: Any, way: str, part: str) -> Any:
-    """Entries at places of which nothing is known, any number of them."""
-    for axis in _axes(action, name):
-        k = axis % x.ndim
-        shape = (*x.shape[:k], Size(f"selected {part}"), *x.shape[k + 1 :])
-        x = x.moved(shape, lambda i, k=k: (*i[:k], ("at", f"place {part}", i[k]), *i[k + 1 :]))
-    return x
-
-
-def _repeated(action: Any, name: str, x: Any, way: str, part: str) -> Any:
-    """Every entry several times."""
-    if not action.alike:
-        raise NoRule(f"{action}: copies of some entries")
-    for axis in _axes(action, name):
-        k = axis % x.ndim
-        shape = (*x.shape[:k], product_of([Size(f"copies {part}"), x.shape[k]]), *x.shape[k + 1 :])
-        x = x.moved(shape, lambda i, k=k: (*i[:k], i[k][2], *i[k + 1 :]))
-    return x
 
 
 def _translated(action: Translate, name: str, x: Any, way: str, part: str) -> Any:
@@ -355,11 +361,7 @@ def _scaled(action: Scale, name: str, x: Any, way: str, part: str) -> Any:
 
 
 RULES: dict[type, Callable] = {
-    Permute: _reordered,
-    Flip: _reordered,
-    Roll: _reordered,
-    Select: _selected,
-    Repeat: _repeated,
+    **dict.fromkeys(REARRANGED, _along_axes),
     Negate: lambda action, name, x, way, part: -x,
     Translate: _translated,
     Scale: _scaled,

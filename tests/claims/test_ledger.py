@@ -140,6 +140,6 @@ def test_what_holds_is_proved_for_every_size_where_the_rules_suffice():
     broken = decide(one("encoder, relative positions: tokens permuted"))
     assert broken.right
     assert not broken.proved
-    without = decide(one("TNP-D: context permuted"))
+    without = decide(one("BNP: targets permuted"))
     assert without.right
     assert without.missing

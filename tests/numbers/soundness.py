@@ -1,6 +1,7 @@
 """Is a wrong gradient ever proved? Every edit of one place of every page, beside the complex step at drawn numbers.
 
     python -m tests.numbers.soundness [PAGE]      all edits; tests/numbers/test_soundness.py tries some of each page
+    python -m tests.numbers.soundness --claims    symmetries of edited softmax, norms, attention and set convolution
 
 Edits are those by which causes are found (refnp/verify/edits/variants.py): what each line might have been.
 """
@@ -15,7 +16,10 @@ import numpy as np
 
 from refnp import layers
 from refnp.autograd.pages import of_each_axis
+from refnp.numbers.indexed.expressions import assuming
 from refnp.numbers.indexed.proving import gradients
+from refnp.symmetry import Negate, Permute, Repeat, Scale, Select, Translate, Trivial, equivariant, prove
+from refnp.symmetry.judge import discrepancy
 from refnp.verify import mutants, theorems  # noqa: F401   mutants import edits, which are not to be imported before
 from refnp.verify.edits.edited import KNOWN_WORDS, form_of
 from refnp.verify.edits.opened import Opened
@@ -126,9 +130,86 @@ def tried(name, operation, count=None, seed=0):
     return counts, unsound
 
 
+SETS = {"key": 0, "value": 0}
+FEATURES = ((Permute("x"), Permute()), (Negate("x"), Negate()), (Translate("x", axis=None), Trivial()))
+CLAIMED = {  # the shapes of arguments, and symmetries that pages have; what an edited page has of them is to be seen
+    "softmax": ("x (n, d)", FEATURES),
+    "layer_norm": ("x (n, d)", FEATURES),
+    "rms_norm": ("x (n, d)", FEATURES),
+    "attention": (
+        "query (n, 2), key (m, 2), value (m, 1)",
+        (
+            (Permute(SETS), Trivial()),
+            (Repeat(SETS, alike=True), Trivial()),
+            (Select("query", 0), Select(axis=0)),
+            (Translate("key"), Trivial()),
+            (Scale("value"), Scale()),
+        ),
+    ),
+    "set_convolution": (
+        "target_x (n, 1), context_x (m, 1), context_y (m, 1), length_scale (2)",
+        (
+            (Permute({"context_x": 0, "context_y": 0}), Trivial()),
+            (Select("target_x", 0), Select(axis=0)),
+            (Translate(("target_x", "context_x")), Trivial()),
+            (Negate(("target_x", "context_x")), Trivial()),
+        ),
+    ),
+}
+PRODUCTS = 3_000  # formed for one proof of a claim
+
+
+def claims_tried(name, count=None, seed=0):
+    """Counter of verdicts on symmetries of edited pages, all or some; and of those that fail and are proved."""
+    shapes, symmetries = CLAIMED[name]
+    operation, counts, unsound = pages()[name], collections.Counter(), []
+    every = list(variants(operation))
+    if count is not None and count < len(every):
+        every = random.Random(f"{name} {seed}").sample(every, count)
+    for what, page in [("as it is", operation.page), *every]:
+        for action, out in symmetries:
+            claim = equivariant(lambda page=page, **x: page(**x)[0], action, out, name=name)
+            fails = fails_at_numbers(claim, shapes)
+            with assuming() as limits:
+                limits.most = PRODUCTS
+                try:
+                    proof = prove(claim, shapes, in_steps=True) or prove(claim, shapes)
+                except Exception:  # an edit may be any program
+                    proof = None
+            counts[f"{'fails' if fails else 'holds'}, {'proved' if proof else 'not proved'}"] += 1
+            if proof and fails:
+                unsound.append((name, str(action), what, proof.assumptions))
+    return counts, unsound
+
+
+def fails_at_numbers(claim, shapes):
+    """Whether drawn numbers contradict a claim; what has no numbers is taken to."""
+    for seed in range(DRAWN):
+        rng = np.random.default_rng(seed)
+        sizes = {"n": 2, "m": 3, "d": 3, "1": 1, "2": 2}
+        arrays = {
+            part.split()[0]: rng.uniform(0.5, 1.5, [sizes[n] for n in part[part.index("(") + 1 : -1].split(", ")])
+            for part in shapes.replace("), ", ")|").split("|")
+        }
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                g = claim.action.draw(rng, arrays)
+                if not discrepancy(claim, arrays, g, np.dtype(np.float64)) < 1e-6:
+                    return True
+            except Exception:  # an edit may be any program
+                return True
+    return False
+
+
 def main(names):
     """All edits of the pages named, or of all."""
     total = collections.Counter()
+    if "--claims" in names:
+        for name in CLAIMED:
+            counts, unsound = claims_tried(name)
+            print(f"{name:24s}{dict(counts)}", *unsound, sep="\n    ", flush=True)
+        return
     for name, operation in pages().items():
         if names and name not in names:
             continue

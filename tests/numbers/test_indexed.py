@@ -39,6 +39,16 @@ RULES = {  # what is written, and what else it is equal to: both are the same ex
     "what is not summed over is counted": ("(w + 0 * x).sum(0)", "w * x.shape[0]"),
     "sums do not depend on their order": ("(x.sum(-1).sum(0) * y).sum(0)", "(x.sum(0).sum(-1) * y).sum(0)"),
     "the largest is an entry": ("np.where(largest(x), x, 0).sum(-1)", "x.max(-1)"),
+    "a number of things, or 1": (
+        "np.maximum((x > 0).sum(-1), 1)",
+        "np.where((x > 0).any(-1), (x > 0).sum(-1), 1)",
+    ),
+    "the largest of copies": ("np.repeat(x, x.shape[0], 0).max(0)", "x.max(0)"),
+    "a sum of copies": ("np.repeat(x, x.shape[0], 0).sum(0)", "x.shape[0] * x.sum(0)"),
+    "where a positive multiple is largest": (
+        "largest(np.exp(x + y.sum(-1, keepdims=True))) * y",
+        "largest(np.exp(x)) * y",
+    ),
     "the mean of a mean": ("x.mean(-1, keepdims=True).mean(-1)", "x.sum(-1) / x.shape[-1]"),
     "exp of a sum": ("np.exp(x + 2 * y - 1)", "np.exp(x) * np.exp(y) ** 2 / np.exp(1 + 0 * x)"),
     "exp of log": ("np.exp(2 * np.log(x) + y)", "x * x * np.exp(y)"),

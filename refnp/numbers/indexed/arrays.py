@@ -33,7 +33,7 @@ from refnp.numbers.indexed.expressions import (
     power,
     substituted,
 )
-from refnp.numbers.indexed.functions import largest_at
+from refnp.numbers.indexed.functions import largest_at, without_scale
 from refnp.numbers.indexed.indices import abstracted, index
 from refnp.numbers.indexed.sizes import Size, as_number, indices, is_number, places, product_of
 from refnp.numbers.indexed.terms import Index, fresh
@@ -438,7 +438,6 @@ def place_of(x: Indexed) -> Callable[[Sequence[Index]], Index]:
     """Where the largest of each row stands, from the indices of the row; of those that are not −∞."""
     if not isinstance(x.shape[-1], Size) or len(axes.pieces(x.shape[-1])) > 1:
         raise NoRule(f"the largest along an axis of size {x.shape[-1]}")
-    assume("one largest", "each row has one largest element")
     if x.seen is not None:
         assume("not all −∞", "no row is nothing but −∞")
     of = measure(x)
@@ -477,10 +476,10 @@ def largest_of_part(x: Indexed, axis: int) -> tuple[Indexed, Indexed]:
 def is_larger(x: Indexed, y: Indexed) -> Condition:
     """[x > y] of two measures, as one unknown 0 or 1, whatever conditions there are in them."""
     difference = finite(x) - finite(y)
-    assume("one largest", "each row has one largest element")
+    assume("one largest", "the largest elements of two parts of a row differ")
 
     def at(i: tuple) -> Expression:
-        name, leaves = abstracted("above 0", difference.at(i))
+        name, leaves = abstracted("above 0", without_scale(difference.at(i)))
         return atom("m", name, tuple(leaves))
 
     return Condition(difference.shape, at)
@@ -541,7 +540,8 @@ def lift(x: Any) -> Indexed:
     if isinstance(x, float) and x == -math.inf:
         return Indexed((), lambda i: Expression(), Condition((), lambda i: Expression()))
     if isinstance(x, (int, float, Fraction, np.generic, np.ndarray)) and math.isfinite(x):
-        value = Fraction(x.item() if isinstance(x, (np.generic, np.ndarray)) else x)
+        plain = x.item() if isinstance(x, (np.generic, np.ndarray)) else x
+        value = Fraction(*plain.as_integer_ratio()) if isinstance(plain, np.longdouble) else Fraction(plain)
         return Indexed((), lambda i: number(value))
     raise NoRule(f"{x!r} is no number of an expression")
 

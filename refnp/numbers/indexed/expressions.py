@@ -29,7 +29,7 @@ class NoRule(TypeError):
 class Assumptions(dict):
     """{(what is assumed of it, the expression): None}, and how many products were formed, of `most`."""
 
-    products, most = 0, MOST
+    products, most = 0.0, MOST
 
 
 _assumed = contextvars.ContextVar[Assumptions | None]("assumed", default=None)
@@ -45,12 +45,15 @@ def assuming() -> Iterator[Assumptions]:
         yield found
     finally:
         _assumed.reset(token)
+        if outer is not None:
+            outer.products += found.products
 
 
 def assume(what: str, of: Any) -> None:
     """Note an assumption, of an expression or of a text."""
     noted = _assumed.get()
-    if noted is not None:
+    known = what == "≠ 0" and isinstance(of, Expression) and of.keys() == {((), ())}  # of a number that is not 0
+    if noted is not None and not known:
         noted[(what, frozen(of) if isinstance(of, Expression) else of)] = None
 
 
@@ -59,7 +62,15 @@ def also(own: Assumptions) -> None:
     noted = _assumed.get()
     if noted is not None:
         noted.update(own)
-        noted.products += own.products
+
+
+def spend(products: float) -> None:
+    """Count what was formed. NoRule for more than a theorem may take."""
+    noted = _assumed.get()
+    if noted is not None:
+        noted.products += products
+        if noted.products > noted.most:
+            raise NoRule(f"more than {noted.most} products")
 
 
 class Expression(dict):
@@ -120,11 +131,7 @@ powers_of: list[Callable[[Expression, Fraction], Expression]] = []  # of rules.p
 
 def product(t: tuple[Bound, Factors], c: Fraction, u: tuple[Bound, Factors], k: Fraction) -> Expression:
     """The product of two terms; bound letters of the second that the first has get other names."""
-    noted = _assumed.get()
-    if noted is not None:
-        noted.products += 1
-        if noted.products > noted.most:
-            raise NoRule(f"more than {noted.most} products")
+    spend(1)
     (b, f), (d, g) = t, u
     new = {letter: fresh() for letter, _ in d if letter in dict(b)}
     if new:
@@ -190,6 +197,7 @@ def substituted(e: Expression, new: Mapping[str, Index]) -> Expression:
             else:
                 inside = substituted(opened(a[-1]), every)
                 built.append(power(inside if a[0] == "^" else function(a[1], inside), p))
+        spend(len(built) / 10)  # a function or a power that is worked out anew takes the time of some products
         whole = term((), plain, c)
         for part in built:
             whole = whole * part
@@ -235,6 +243,12 @@ def is_whole(e: Expression) -> bool:
         not b and c.denominator == 1 and all(p == 1 and (a[0] == "#" or (a[0] == "x" and a[1][0] == "#")) for a, p in f)
         for (b, f), c in e.items()
     )
+
+
+def is_count(e: Expression) -> bool:
+    """Whether it is a number of things: a sum of masks, conditions and sizes."""
+    return all(c > 0 and c.denominator == 1 and all(p == 1 and (is_0_or_1(a) or a[0] == "#") for a, p in f)
+               for (_, f), c in e.items())  # fmt: skip
 
 
 def is_positive(e: Expression) -> bool:

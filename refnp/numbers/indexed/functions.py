@@ -10,7 +10,9 @@ from refnp.numbers.indexed.expressions import (
     atom,
     function,
     functions,
+    is_count,
     is_positive,
+    is_unit,
     is_whole,
     number,
     opened,
@@ -21,9 +23,10 @@ from refnp.numbers.indexed.expressions import (
 )
 from refnp.numbers.indexed.indices import abstracted, index, inverse_of, moved, ways
 from refnp.numbers.indexed.rules import BEFORE, common, primes_of
-from refnp.numbers.indexed.terms import Atom, Index, canonical, frozen
+from refnp.numbers.indexed.terms import Atom, Index, canonical, frozen, letters_of
 
 ONE = Fraction(1)
+ARGMAX = "argmax "  # of the names of such places
 
 
 def exp(e: Expression) -> Expression:
@@ -111,7 +114,8 @@ def is_above_0(e: Expression) -> Expression:
         return Expression()
     if is_whole(e):
         return _is_above_whole(e)
-    assume("≠ 0", e)
+    if not is_count(e):
+        assume("≠ 0", e)
     _, _, rest = common(e, signed=False)
     if _sign(rest) < 0:
         return number(1) - is_above_0(e.times(-1))
@@ -140,16 +144,29 @@ def _two_entries(e: Expression) -> tuple[str, tuple, tuple] | None:
 def largest_at(axis: Index, sizes: Sequence[tuple[str, str]], e: Expression) -> Index:
     """Where e is largest along an axis with these letters: an integer that depends on the other indices in e.
 
-    Of a_π(j) it is π⁻ of where a_j is largest. Along an axis that is a product it is a pair.
+    Of a_π(j) it is π⁻ of where a_j is largest, of c a_j with c > 0 where a_j is. Along an axis that is a product it is
+    a pair, of which one index is 0 if e is the same at all of them. Of several that are equally large it is any one:
+    they all have that value.
     """
+    if idle := {letter: 0 for letter, _ in sizes if all(letter not in letters_of(a) for _, f in e for a, _ in f)}:
+        left = [pair for pair in sizes if pair[0] not in idle]
+        return index(axis, idle) if not left else largest_at(index(axis, idle), left, e)
     own = [letter for letter, _ in sizes]
+    e = without_scale(e, own)
     under = set().union(*(ways(own[0], a) for _, f in e for a, _ in f))
     if len(own) == 1 and len(under) == 1 and None not in under:
         back = inverse_of(*under.pop())
         return moved(*back, largest_at(axis, sizes, substituted(e, {own[0]: (*back, own[0])})))
-    name, leaves = abstracted("argmax " + "·".join(size for _, size in sizes), e, own)
+    name, leaves = abstracted(ARGMAX + "·".join(size for _, size in sizes), e, own)
     found = {letter: ("at", f"{name} {k}" if len(own) > 1 else name, *leaves) for k, letter in enumerate(own)}
     return index(axis, found)
+
+
+def without_scale(e: Expression, own: Sequence[str] = ()) -> Expression:
+    """The expression without positive factors of all its terms that do not depend on these letters."""
+    every = [{(a, p) for a, p in f if is_unit(a) and letters_of(a).isdisjoint((*own, *dict(b)))} for b, f in e]
+    scale = set.intersection(*every) if every else set()
+    return e * term((), ((a, -p) for a, p in scale))
 
 
 def arctan(e: Expression) -> Expression:
@@ -219,6 +236,8 @@ def derivative(e: Expression, name: str, at: Sequence[Index]) -> Expression:
 def _slope(a: Atom, name: str, at: Sequence[Index]) -> Expression:
     """The derivative of an atom."""
     if a[:2] == ("x", name):
+        if ARGMAX in repr(a[2]):
+            assume("one largest", "each row has one largest element")
         return term((), ((("δ", i, k), ONE) for i, k in zip(a[2], at, strict=True)))
     if a[0] == "^":
         return derivative(opened(a[1]), name, at)

@@ -28,7 +28,18 @@ from refnp.numbers.indexed.arrays import (
     place_of,
     spread,
 )
-from refnp.numbers.indexed.expressions import Expression, NoRule, atom, function, number, power, term, total
+from refnp.numbers.indexed.expressions import (
+    Expression,
+    NoRule,
+    assume,
+    atom,
+    function,
+    is_count,
+    number,
+    power,
+    term,
+    total,
+)
 from refnp.numbers.indexed.indices import abstracted, moved
 from refnp.numbers.indexed.noting import noted
 from refnp.numbers.indexed.sizes import Size, broadcast, is_alike, is_number, is_one, listed, pieces, product_of, sum_of
@@ -173,6 +184,7 @@ def largest(x: Any) -> Condition:
             first = is_larger(measures[n], measures[m])
             own[n], own[m] = own[n] & first, own[m] & ~first
         return condition(concatenate(own, -1))
+    assume("one largest", "each row has one largest element")
     top = place_of(x)
     return Condition(x.shape, lambda i: term((), ((("δ", i[-1], top(i[:-1])), Fraction(1)),)))
 
@@ -301,6 +313,11 @@ def windows_of(axes: Any, mode: str = "zeros") -> Places:
     return Places(f"place({axes}, {mode})", shape, product_of([axis.length for axis in axes]), some=mode == "zeros")
 
 
+def number_like(value: Any) -> Indexed:
+    """A number that takes the place of numbers: also True is 1."""
+    return lift(int(value) if isinstance(value, (bool, np.bool)) else value)
+
+
 def stack(arrays: Sequence[Any], axis: int = 0) -> Indexed:
     """Along a new axis, of a length that is a number."""
     every = [finite(lift(x)) for x in arrays]
@@ -318,6 +335,15 @@ def broadcast_to(x: Any, shape: Sequence[Any]) -> Indexed:
     offset = len(shape) - x.ndim
     fixed = [isinstance(n, int) and n == 1 for n in x.shape]
     return x.moved(shape, lambda i: tuple(0 if one else k for one, k in zip(fixed, i[offset:], strict=True)))
+
+
+def repeat(x: Any, copies: Any, axis: int) -> Any:
+    """Every entry along an axis several times, one after the other: a pair of entry and copy."""
+    k = axis % x.ndim
+    size = product_of([x.shape[k], copies])
+    one = is_one(x.shape[k])
+    whole = lambda i: 0 if one else i[1] if len(i) == 3 else ("pair", *i[1:-1])
+    return x.moved((*x.shape[:k], size, *x.shape[k + 1 :]), lambda i: (*i[:k], whole(i[k]), *i[k + 1 :]))
 
 
 def moveaxis(x: Indexed, source: Any, to: Any) -> Indexed:
@@ -346,6 +372,14 @@ def arctan2(y: Any, x: Any) -> Indexed:
     x, y = lift(x), lift(y)
     turned = where(Real(y) < 0, -Mathematics.pi, Mathematics.pi)
     return applied("arctan")(y / x) + where(Real(x) < 0, turned, 0)
+
+
+def maximum(x: Any, y: Any) -> Indexed:
+    """The larger of both; max(n, 1) is n where n > 0 and else 1 for a number n of things, which is whole."""
+    x = lift(x)
+    if is_number(y, 1) and all(is_count(x.at(i)) for i, _ in axis_places(x.shape)):
+        return where(compared(x, 0), x, 1)
+    return where(compared(x, y), x, y)
 
 
 def clip(x: Any, low: Any = None, high: Any = None) -> Indexed:
@@ -445,7 +479,7 @@ UFUNCS: dict[Any, Callable] = {
     np.less_equal: lambda x, y: ~compared(x, y),
     np.equal: equals,
     np.not_equal: lambda x, y: ~equals(x, y),
-    np.maximum: lambda x, y: where(compared(x, y), x, y),
+    np.maximum: maximum,
     np.minimum: lambda x, y: where(compared(y, x), x, y),
     np.logical_and: lambda x, y: condition(x) & y,
     np.logical_or: lambda x, y: condition(x) | y,
@@ -479,6 +513,7 @@ FUNCTIONS: dict[Any, Callable] = {
     np.swapaxes: _first(Indexed.swapaxes),
     np.transpose: _first(Indexed.transpose),
     np.moveaxis: moveaxis,
+    np.repeat: repeat,
     np.expand_dims: expand_dims,
     np.squeeze: _first(Indexed.squeeze),
     np.broadcast_to: broadcast_to,
@@ -487,6 +522,7 @@ FUNCTIONS: dict[Any, Callable] = {
     np.shape: lambda x: x.shape,
     np.ones_like: lambda x: Indexed(x.shape, lambda i: number(1)),
     np.zeros_like: lambda x: Indexed(x.shape, lambda i: Expression()),
+    np.full_like: lambda x, value: broadcast_to(number_like(value), x.shape),
     words.peak: peak,
     words.largest: largest,
     words.shares: shares,

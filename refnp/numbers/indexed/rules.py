@@ -32,8 +32,20 @@ from refnp.numbers.indexed.expressions import (
     term,
     total,
 )
-from refnp.numbers.indexed.indices import REVERSED, exchanged, inverse_of, meaning, ways
-from refnp.numbers.indexed.terms import INNER, WORDS, Atom, Index, Inside, frozen, letters, letters_of, renamed, thawed
+from refnp.numbers.indexed.indices import REVERSED, exchanged, index, inverse_of, meaning, ways
+from refnp.numbers.indexed.terms import (
+    INNER,
+    WORDS,
+    Atom,
+    Index,
+    Inside,
+    first_of,
+    frozen,
+    letters,
+    letters_of,
+    renamed,
+    thawed,
+)
 
 BEFORE = "before"  # [i < j] for places on one axis
 LETTER = re.compile(r"[ijt]\d+")
@@ -119,13 +131,26 @@ def _one_of_them(sizes: Sizes, powers: Powers, c: Fraction) -> Expression | None
         ((bound, factors), k) = inside.terms[0]
         if k > 0 and len(factors) == 1 and factors[0][0][0] == "m":
             known = {f"t{n}": i for n, i in enumerate(a[2], start=1)}
-            of = factors[0][0]
+            of, found = factors[0][0], dict[str, Index]()
             for other in powers:
+                found.clear()
                 if other[:2] == of[:2] and all(
-                    i in dict(bound) or known.get(i, i) == j for i, j in zip(of[2], other[2], strict=True)
+                    _is_of_form(j, index(i, known), dict(bound), found) for i, j in zip(of[2], other[2], strict=True)
                 ):
                     return _replaced(sizes, powers, c, a, Fraction(0), number(1))
     return None
+
+
+def _is_of_form(i: Index, form: Index, free: Sizes, found: dict[str, Index]) -> bool:
+    """Whether an index is `form` with others in place of its free letters: of each the one that was found before."""
+    if isinstance(form, str) and form in free:
+        return found.setdefault(form, i) == i
+    if not (isinstance(form, tuple) and isinstance(i, tuple)) or len(form) != len(i):
+        return form == i
+    first = first_of(form)
+    return form[:first] == i[:first] and all(
+        _is_of_form(k, m, free, found) for k, m in zip(i[first:], form[first:], strict=True)
+    )
 
 
 def _ordered(sizes: Sizes, powers: Powers, c: Fraction) -> Expression | None:
