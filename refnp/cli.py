@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from refnp.kernels.process import tuned
+from refnp.signals import ending
 from refnp.version import __version__
 
 WRONG, BROKEN, STOPPED = 2, 1, 130
@@ -55,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         top.print_help(sys.stderr)
         return WRONG
     try:
-        with tuned():
+        with ending(), tuned():
             return COMMANDS[options.command].run(options)
     except BrokenPipeError:  # whoever read our lines has gone, and so it was not finished
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

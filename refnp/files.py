@@ -7,6 +7,7 @@ writing, in other containers and on other machines as well, where process number
 """
 
 import contextlib
+import ctypes
 import os
 import secrets
 import stat
@@ -93,12 +94,27 @@ def held(path: str | os.PathLike) -> Iterator[None]:
                 os.unlink(lock)
 
 
+def exchanged(one: str | os.PathLike, other: str | os.PathLike) -> bool:
+    """Give two files or folders each other's name in one step; False where the system cannot (all but Linux)."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError, TypeError):
+        return False
+    here, swap = -100, 2  # AT_FDCWD and RENAME_EXCHANGE
+    return rename(here, os.fsencode(one), here, os.fsencode(other), swap) == 0
+
+
 def mode_of(path: str) -> int | None:
     """What the system says of a path; None if nothing is there."""
     try:
         return os.stat(path).st_mode
     except FileNotFoundError:
         return None
+
+
+def has_locks() -> bool:
+    """Whether the system has locks: a file without one then belongs to no process."""
+    return fcntl is not None
 
 
 def has_lock(file: IO[bytes], path: str) -> bool:
@@ -114,7 +130,7 @@ def has_lock(file: IO[bytes], path: str) -> bool:
 
 def remove_left_over(path: str) -> None:
     """Delete partial files of this name that no process has locked."""
-    if fcntl is None:
+    if not has_locks():
         return
     folder, name = os.path.split(path)
     with contextlib.suppress(OSError):  # a folder that cannot be read is no reason not to write

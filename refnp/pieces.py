@@ -17,6 +17,7 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import platform
 import signal
 import threading
 from collections import Counter
@@ -237,7 +238,7 @@ def versions() -> str:
 def _checked(expected: str, function: Callable, piece: Any) -> Any:
     """The result of a piece, by a worker of a cluster; ValueError if it has other versions than who asks."""
     if (own := versions()) != expected:
-        raise ValueError(f"a worker of the cluster on {os.uname().nodename} has {own}; here there is {expected}")
+        raise ValueError(f"a worker of the cluster on {platform.node()} has {own}; here there is {expected}")
     return function(piece)
 
 

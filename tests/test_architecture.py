@@ -13,6 +13,7 @@ FILES = sorted(path for package in ("refnp", "gradcheck") for path in (ROOT / pa
 CHAPTERS = [
     "version",
     "files",
+    "signals",
     "pieces",
     "numbers",
     "kernels",

@@ -11,6 +11,7 @@ import contextvars
 import functools
 import math
 import os
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -95,10 +96,14 @@ def _share_out(work: Callable[[int], None], count: int, helpers: int) -> None:
         for i in range(count):
             work(i)
         return
-    pieces = iter(range(count))  # shared: each thread takes the next piece when it is free
+    left = deque(range(count))  # shared: each thread takes the next piece when it is free
 
     def work_on_pieces() -> None:
-        for i in pieces:
+        while left:
+            try:
+                i = left.popleft()  # which is atomic in a Python without the GIL too, as the next of an iterator is not
+            except IndexError:  # another thread took the last
+                return
             work(i)
 
     # each in a copy of this thread's context, for np.errstate and no_grad belong to that

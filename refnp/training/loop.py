@@ -21,13 +21,13 @@ from refnp.autograd import Parameter, Tensor, no_grad
 from refnp.files import held
 from refnp.kernels.process import tuned
 from refnp.layers.module import Module, on_tape
+from refnp.signals import interruptible
 from refnp.training import checkpoint as files
 from refnp.training.checkpoint import Arrays, Checkpoint, state_of
 from refnp.training.optimizers import Optimizer, clip_gradients, not_negative
 from refnp.training.progress import (
     History,
     arrays_of,
-    interruptible,
     number,
     progress,
     record,

@@ -1,4 +1,4 @@
-"""What a run has recorded, what it shows, and Ctrl-C: the history, the progress, the interruption between two steps.
+"""What a run has recorded, and what it shows: the history, and the progress.
 
 The history holds figures by name, a row for every step and a row for every validation:
 
@@ -18,9 +18,7 @@ lines without control characters: after 1, 2, 4, … seconds, from then on two a
 import contextlib
 import importlib.util
 import math
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -175,42 +173,3 @@ def _bar(done: int, steps: int) -> Iterator[Draw]:
     with Progress(*columns, console=Console(stderr=True), auto_refresh=False, expand=True) as bar:
         task = bar.add_task("", total=steps, completed=done, figures="")
         yield lambda step, figures: bar.update(task, completed=step, figures=figures, refresh=True)
-
-
-# Ctrl-C, and what schedulers send
-
-SENT = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no SIGHUP
-MEANINGS: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, **dict.fromkeys(SENT, signal.SIG_DFL)}
-
-
-@contextlib.contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Yield a function that says whether Ctrl-C was pressed, or SIGTERM or SIGHUP came; within, the first does no more.
-
-    So a run stops between two steps: anywhere else half of the parameters would have moved. The second Ctrl-C raises
-    KeyboardInterrupt at once, and the second signal ends the process. At the end of the block a signal that came does
-    what it would have done. A signal that does not mean what it does by default stays as it is, and so do all where
-    this is not the main thread.
-    """
-    came: list[int] = []
-
-    def note(number: int, frame: Any) -> None:
-        came.append(number)
-        if len(came) > 1:
-            again(number)
-
-    def again(number: int) -> None:
-        signal.signal(number, MEANINGS[number])
-        signal.raise_signal(number)
-
-    main = threading.current_thread() is threading.main_thread()
-    ours = [number for number, meaning in MEANINGS.items() if main and signal.getsignal(number) == meaning]
-    for number in ours:
-        signal.signal(number, note)
-    try:
-        yield lambda: bool(came)
-    finally:
-        for number in ours:
-            signal.signal(number, MEANINGS[number])
-        if came and came[0] != signal.SIGINT:
-            again(came[0])

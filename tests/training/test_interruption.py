@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from refnp.training.progress import interruptible
+from refnp.signals import interruptible
 
 if threading.current_thread() is not threading.main_thread():
     pytest.skip("signals come to the main thread", allow_module_level=True)

@@ -195,6 +195,11 @@ def test_without_a_folder_of_answers_all_are_missing(cases):
         "{}",
         '{"format": "refnp cases", "version": 9, "cases": []}',
         '{"format": "x"}',
+        '{"format": "refnp cases", "version": true, "layout": "npz", "cases": []}',
+        '{"format": "refnp cases", "version": 1.0, "layout": "npz", "cases": []}',
+        '{"format": "refnp cases", "version": 1, "layout": "npz", "cases": [], "version": 1}',
+        '\xef\xbb\xbf{"format": "refnp cases", "version": 1, "layout": "npz", "cases": []}',
+        '{"format": "refnp cases", "version": 1, "layout": "npz", "cases": []}'.encode("utf-16").decode("latin-1"),
         "[" * 100000,
         "\xff",
         *(
@@ -216,6 +221,7 @@ def test_without_a_folder_of_answers_all_are_missing(cases):
     ],
 )
 def test_a_manifest_that_is_none(cases, text):
+    """No JSON, none in UTF-8, a name twice, another version, a version that only equals it, cases that are none."""
     (cases / "manifest.json").write_text(text, encoding="latin-1")
     with pytest.raises(ValueError, match="is no manifest"):
         judged_folder(cases)

@@ -3,8 +3,10 @@
 import dataclasses
 import hashlib
 import json
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import zipfile
@@ -19,6 +21,7 @@ from refnp.verify.case import Case, Layer
 from refnp.verify.exchange import cases as exchange
 from refnp.verify.exchange import export, formats
 from refnp.verify.exchange.answers import judged_folder
+from refnp.verify.exchange.cases import remove_left_folders
 from refnp.verify.judge import WITHIN, deviation
 from refnp.verify.layers import cases
 
@@ -215,6 +218,60 @@ def test_exported_cases_are_replaced_only_when_told(tmp_path):
         "gelu.ordinary.float64.npz",
     }
     assert [path.name for path in tmp_path.iterdir()] == ["cases"]
+
+
+def test_what_is_not_of_an_export_is_not_deleted(tmp_path):
+    """A file that no case has, a manifest that is a pipe, and one that is nested too deeply, whatever is said."""
+    folder = written(tmp_path / "cases", only="relu/ordinary")
+    (folder / "answers").mkdir()
+    (folder / "thesis.txt").write_text("kept")
+    with pytest.raises(FileExistsError, match="more than these"):
+        export(folder, only="gelu/ordinary", replace=True)
+    (folder / "thesis.txt").unlink()
+    manifest = (folder / "manifest.json").read_bytes()
+    (folder / "manifest.json").write_bytes(b"[" * 100000)
+    with pytest.raises(FileExistsError, match="no exported cases"):
+        export(folder, only="gelu/ordinary", replace=True)
+    (folder / "manifest.json").unlink()
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(folder / "manifest.json")
+        with pytest.raises(FileExistsError, match="no exported cases"):
+            export(folder, only="gelu/ordinary", replace=True)
+        (folder / "manifest.json").unlink()
+    (folder / "manifest.json").write_bytes(manifest)
+    assert export(folder, only="gelu/ordinary", replace=True) == 2
+
+
+KILLED = """
+import os, signal, sys
+from refnp import files
+from refnp.verify.exchange import cases
+how = sys.argv[1]
+def kill(*_): os.kill(os.getpid(), signal.SIGKILL)
+if how == "before the exchange": cases.exchanged = kill
+if how == "after it": cases.exchanged = lambda *paths: (files.exchanged(*paths), kill())
+if how == "between two renames":
+    cases.exchanged, cases.Path.rename = lambda *_: False, lambda old, new: (os.rename(old, new), kill())
+cases.export("cases", only="gelu/ordinary", replace=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are exchanged in one step on Linux alone")
+@pytest.mark.parametrize("how", ["before the exchange", "after it", "between two renames"])
+def test_a_kill_loses_nothing(tmp_path, how):
+    """Whatever the moment, the old cases or the new ones are there, if not by their name then for the next export."""
+    folder = written(tmp_path / "cases", only="relu/ordinary")
+    (folder / "answers").mkdir()
+    before = contents(folder)
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", KILLED, how], cwd=tmp_path, env=env, check=False, timeout=60)
+    assert run.returncode == -signal.SIGKILL
+    assert folder.exists() == (how != "between two renames")
+    remove_left_folders(folder)
+    (tmp_path / "cases.lock").unlink()
+    assert os.listdir(tmp_path) == ["cases"]
+    after = contents(folder)
+    assert after == before if how != "after it" else {name[:4] for name in after} == {"gelu", "mani"}
 
 
 def test_an_empty_folder_is_filled(tmp_path):

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import pytest
 import refnp
 from refnp import cli
 from refnp.verify.exchange import export, judge_folder, judge_program
-from refnp.verify.exchange.programs import first_line
+from refnp.verify.exchange.programs import checked, first_line
 from refnp.verify.judge import SKIPPED, WITHIN
 
 ROOT = Path(__file__).parents[2]
@@ -115,6 +116,36 @@ def test_what_a_program_leaves_behind_is_ended(tmp_path):
     assert judge_program(shell(text), "relu", **ONE).holds
     for pid in map(int, pids.read_text().split()):
         assert ended(pid)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -15), (signal.SIGHUP, -1)])
+def test_signals_end_the_programs_that_run(tmp_path, number, status):
+    """Long before their limit, with what they have started, and no folder is left."""
+    pids = tmp_path / "pids"
+    command = shell(f"echo $$ >> {pids}; sleep 1000 & echo $! >> {pids}; wait")
+    words = ["judge", "--run", command, "--as", "relu", "--format", "raw", "--jobs", "2", "--limit", "600"]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
+    start = "import signal, sys; from refnp import cli; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+    start += "signal.signal(signal.SIGINT, signal.default_int_handler); sys.exit(cli.main())"
+    with subprocess.Popen([sys.executable, "-c", start, *words], env=env, stderr=subprocess.DEVNULL) as judge:
+        while not pids.exists() or len(pids.read_text().split()) < 4:
+            assert judge.poll() is None
+            time.sleep(0.02)
+        judge.send_signal(number)
+        assert judge.wait(30) == status
+    assert all(map(ended, map(int, pids.read_text().split())))
+    assert os.listdir(tmp_path) == ["pids"]
+
+
+def test_where_there_are_no_groups_the_program_is_ended_alone(monkeypatch):
+    """As on Windows, which has no killpg, and whose paths have backslashes."""
+    monkeypatch.delattr(os, "killpg")
+    assert judge_program(COPY, "relu", **ONE).holds
+    assert not judge_program(shell("exec sleep 1000"), "relu", limit=0.1, **ONE).holds
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    monkeypatch.setattr(os, "sep", "\\")
+    words = checked(r'"C:\Program Files\layers.exe" --to {out} {in}')
+    assert words == [r"C:\Program Files\layers.exe", "--to", "{out}", "{in}"]
 
 
 def ended(pid):

@@ -8,8 +8,8 @@ exported files; the manifest tells it which cases were asked, and that they stil
 
 import dataclasses
 import hashlib
-import json
 import math
+import os
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,26 @@ import numpy as np
 from refnp.numbers.rounding import judging_precision
 from refnp.verify.asking import excusing
 from refnp.verify.case import Answer, Case, Problem
-from refnp.verify.exchange.cases import MANIFEST, ONNX, VERSION, id_of, in_files, with_gradients
-from refnp.verify.exchange.formats import FORMATS, Arrays, Faults, NoAnswerError, UnreadableError, printable, read_plain
+from refnp.verify.exchange.cases import (
+    ANSWERS,
+    MANIFEST,
+    MANIFEST_LIMIT,
+    ONNX,
+    VERSION,
+    id_of,
+    in_files,
+    with_gradients,
+)
+from refnp.verify.exchange.formats import (
+    FORMATS,
+    Arrays,
+    Faults,
+    NoAnswerError,
+    UnreadableError,
+    printable,
+    read_plain,
+    strict_json,
+)
 from refnp.verify.findings import Report
 from refnp.verify.frameworks.onnx import posed
 from refnp.verify.judge import DEVIATES, SKIPPED, Judgement, judged, matches
@@ -31,8 +49,6 @@ from refnp.verify.judging import check_excused
 from refnp.verify.layer_names import cases_named, catalogue
 from refnp.verify.record import DTYPES
 
-MANIFEST_LIMIT = 1 << 26
-ANSWERS = "answers"
 SHOWN = 50  # names that answer no case
 
 
@@ -120,16 +136,16 @@ def found_cases(answers: Path, cases: Path | None) -> tuple[Path, Manifest]:
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of an exported folder; ValueError for one that is none, or of another version."""
     try:
-        found = json.loads(read_plain(folder / MANIFEST, MANIFEST_LIMIT))
+        found = strict_json(read_plain(folder / MANIFEST, MANIFEST_LIMIT))
         if found["format"] != "refnp cases":
             raise ValueError(f"its format is {found['format']!r}")
-        if found["version"] != VERSION:
-            raise ValueError(f"its version is {found['version']}, not {VERSION}; export the cases again")
+        if type(found["version"]) is not int or found["version"] != VERSION:
+            raise ValueError(f"its version is {found['version']!r}, not {VERSION}; export the cases again")
         entries = {entry["id"]: entry for entry in found["cases"] if is_entry(entry)}
         if len(entries) != len(found["cases"]):
             raise ValueError("a case in it lacks its id, case, dtype, inputs or files, or is there twice")
         return Manifest(folder, str(found["layout"]), entries)
-    except (ValueError, KeyError, TypeError, RecursionError) as wrong:
+    except (ValueError, KeyError, TypeError) as wrong:
         raise ValueError(f"{folder / MANIFEST} is no manifest of exported cases: {wrong}") from None
 
 
@@ -184,7 +200,7 @@ def changed_file(folder: Path, files: Mapping[str, Any]) -> str:
     """The first file of a case that has other bytes than the manifest says; one that is gone tells nothing."""
     for path, stored in files.items():
         file = folder / path
-        if Path(path).is_absolute() or ".." in Path(path).parts or not file.exists():
+        if Path(path).is_absolute() or ".." in Path(path).parts or not os.path.lexists(file):
             continue
         try:
             content = read_plain(file, stored["bytes"])

@@ -17,8 +17,8 @@ Arrays are called by their role, a point, and their name:
 import contextlib
 import hashlib
 import inspect
-import json
 import re
+import shutil
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,10 +31,11 @@ from typing import Any
 import numpy as np
 
 from refnp import layers
+from refnp.files import exchanged, has_locks, held
 from refnp.numbers.rounding import ASSUMED, WIDE, judging_precision, tolerance
 from refnp.verify.bounds import rounding_of, upwards
 from refnp.verify.case import Case, Problem
-from refnp.verify.exchange.formats import FORMATS, Arrays, as_text, number
+from refnp.verify.exchange.formats import FORMATS, Arrays, as_text, number, read_plain, strict_json
 from refnp.verify.frameworks import onnx
 from refnp.verify.judge import matches
 from refnp.verify.layers import cases
@@ -44,6 +45,9 @@ from refnp.version import __version__
 
 VERSION = 1  # of the layout of folders and files; a program may refuse any other
 MANIFEST = "manifest.json"
+MANIFEST_LIMIT = 1 << 26  # bytes
+ANSWERS = "answers"
+PARTIAL = ".partial"
 ONNX = "onnx"  # the layout of ONNX's own node tests: a model and its data, instead of arrays by name
 LAYOUTS = (*FORMATS, ONNX)
 UNWORDED = re.compile(r"[^a-z0-9+-]+")
@@ -276,34 +280,57 @@ def manifest_of(layout: str, entries: list[Header]) -> Header:
 
 
 def is_export(folder: Path) -> bool:
-    """Whether a folder holds exported cases."""
+    """Whether a folder holds exported cases, and perhaps answers, and nothing else."""
     try:
-        found = json.loads((folder / MANIFEST).read_bytes())
-    except (OSError, ValueError):
+        found = strict_json(read_plain(folder / MANIFEST, MANIFEST_LIMIT))
+        files = [path for entry in found["cases"] for path in entry["files"]]
+        known = {MANIFEST, ANSWERS, *(path.partition("/")[0] for path in files)}
+        return found["format"] == "refnp cases" and all(path.name in known for path in folder.iterdir())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
-    return isinstance(found, dict) and found.get("format") == "refnp cases"
 
 
 @contextlib.contextmanager
 def whole_folder(folder: Path, *, replace: bool) -> Iterator[Path]:
-    """A folder to fill beside `folder`, which takes its name when it is complete, and vanishes if it is not."""
+    """A folder to fill beside `folder`, which takes its name when it is complete, and vanishes if it is not.
+
+    Where the system can exchange names (Linux) there is at each moment one of the two; elsewhere a process that is
+    killed between two renames leaves the old one in a folder beside, from which the next export takes it back. What
+    killed processes have left, .NAME.….partial, is deleted. BlockingIOError if another process writes this folder.
+    """
     folder = folder.absolute()
-    taken = folder.is_symlink() or (folder.exists() and not (folder.is_dir() and not any(folder.iterdir())))
-    if taken and not (replace and folder.is_dir() and not folder.is_symlink() and is_export(folder)):
-        remedy = "it holds no exported cases, so name another" if replace else "name another, or say --replace"
-        raise FileExistsError(f"{folder} is there and not an empty folder; {remedy}")
     if not folder.parent.is_dir():
         raise FileNotFoundError(f"{folder} cannot be written: there is no folder {folder.parent}")
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as space:
-        beside = Path(space) / "new"
-        beside.mkdir()
-        yield beside
-        old = Path(space) / "old"
-        if folder.exists():
-            folder.rename(old)
-        try:
-            beside.rename(folder)
-        except BaseException:
-            if old.exists():
-                old.rename(folder)
-            raise
+    with held(folder):
+        if has_locks():
+            remove_left_folders(folder)
+        taken = folder.is_symlink() or (folder.exists() and not (folder.is_dir() and not any(folder.iterdir())))
+        if taken and not (replace and folder.is_dir() and not folder.is_symlink() and is_export(folder)):
+            remedy = "it holds no exported cases, or more than these, so name another"
+            raise FileExistsError(
+                f"{folder} is there and not an empty folder; {remedy if replace else 'name another, or say --replace'}"
+            )
+        parent, prefix, suffix = folder.parent, f".{folder.name}.", PARTIAL
+        with tempfile.TemporaryDirectory(prefix=prefix, suffix=suffix, dir=parent) as space:
+            beside, old = Path(space, "new"), Path(space, "old")
+            beside.mkdir()
+            yield beside
+            if folder.exists():
+                if exchanged(beside, folder):
+                    return
+                folder.rename(old)
+            try:
+                beside.rename(folder)
+            except BaseException:
+                if old.exists():
+                    old.rename(folder)
+                raise
+
+
+def remove_left_folders(folder: Path) -> None:
+    """Delete what exports of this folder have left that were killed, but for an old folder that has lost its name."""
+    for left in folder.parent.iterdir():
+        if left.name.startswith(f".{folder.name}.") and left.name.endswith(PARTIAL):
+            if (left / "old").exists() and not folder.exists():
+                (left / "old").rename(folder)
+            shutil.rmtree(left, ignore_errors=True)

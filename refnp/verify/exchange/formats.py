@@ -279,16 +279,23 @@ def read_json(path: Path, expected: Arrays) -> tuple[Arrays, Faults]:
     """{NAME: {"dtype": …, "shape": …, "data": …}, …}, or {"skipped": "why there is no answer"}."""
     content = read_plain(path, limit_of(expected))
     try:
-        found = json.loads(
-            content.decode(), object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_in_range
-        )
-    except (ValueError, RecursionError) as wrong:
+        found = strict_json(content)
+    except ValueError as wrong:
         raise UnreadableError(f"no strict JSON: {wrong}") from None
     if not isinstance(found, dict):
         raise UnreadableError('no answer: {"output": {"dtype": …, "shape": …, "data": […]}, …} is one')
     if list(found) == ["skipped"]:
         raise NoAnswerError(str(found["skipped"]).splitlines()[0][:200] if found["skipped"] else "without a reason")
     return each(found, expected, from_numbers)
+
+
+def strict_json(content: bytes) -> Any:
+    """What a text of JSON in UTF-8 holds, each name once, −0 kept; ValueError for any other, or one too deep."""
+    options: Any = {"object_pairs_hook": _once, "parse_constant": _no_constant, "parse_float": _in_range}
+    try:
+        return json.loads(content.decode(), parse_int=lambda digits: -0.0 if digits == "-0" else int(digits), **options)
+    except RecursionError as wrong:
+        raise ValueError(str(wrong)) from None
 
 
 def from_numbers(entry: Any, right: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ and a line on its standard error when it has no such function; anything else dev
 """
 
 import contextlib
+import io
 import os
 import shlex
 import shutil
@@ -15,14 +16,16 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from refnp.models.published.renaming import array_of
+from refnp.signals import ending
 from refnp.verify.case import Answer, Problem
 from refnp.verify.exchange.answers import expected_of, judge_arrays, read_answer, report_of, row_of
 from refnp.verify.exchange.cases import MANIFEST, chosen_problems, ids_of, write_cases
@@ -35,6 +38,7 @@ from refnp.verify.record import DTYPES
 
 NOT_OFFERED = 77  # the exit status of a program that has no such function, as in GNU's test suites
 KEPT = 4096  # bytes of the standard error, of which the first line is shown
+PAUSE = 0.0005  # seconds before a program is asked once more whether it has ended
 Outcome = tuple[list[Judgement], Answer | None]
 
 
@@ -71,11 +75,16 @@ def judge_program(
         write_cases(folder, problems.values(), layout)
         (folder / MANIFEST).unlink()
 
-        def outcome(case: str) -> Outcome:
-            return judged_run(words, folder, answers, case, problems[case], layout, limit, who, excused)
+        stopped = threading.Event()
 
-        with ThreadPoolExecutor(jobs) as pool:
-            outcomes = list(pool.map(outcome, problems))
+        def outcome(case: str) -> Outcome:
+            return judged_run(words, folder, answers, case, problems[case], layout, limit, who, excused, stopped)
+
+        with ending(), ThreadPoolExecutor(jobs) as pool:
+            try:
+                outcomes = list(pool.map(outcome, problems))
+            finally:  # after Ctrl-C, or a signal: the programs that run are ended, before the pool waits for them
+                stopped.set()
     given = [(problem, answer) for problem, (_, answer) in zip(problems.values(), outcomes, strict=True) if answer]
     rows = [row for found, _ in outcomes for row in found]
     return report_of(name or "all that refnp has", who, rows, given)
@@ -141,7 +150,7 @@ def program(
 def checked(command: str) -> list[str]:
     """The words of a command; ValueError for one that is no command."""
     try:
-        words = shlex.split(command)
+        words = shlex.split(command) if os.sep == "/" else [w.strip('"') for w in shlex.split(command, posix=False)]
     except ValueError as wrong:
         raise ValueError(f"--run {command!r}: {wrong}") from None
     for place in ("{in}", "{out}"):
@@ -175,6 +184,7 @@ def judged_run(
     limit: float,
     who: str,
     excused: Sequence[str],
+    stopped: threading.Event,
 ) -> Outcome:
     """The rows of one case, and its answer if there is one."""
     suffix = FORMATS[layout].suffix
@@ -183,7 +193,7 @@ def judged_run(
         out.mkdir()
     places = {"{in}": str(folder / f"{name}{suffix}"), "{out}": str(out)}
     try:
-        run([_filled(word, places) for word in words], limit)
+        run([_filled(word, places) for word in words], limit, stopped)
         arrays, faults = read_answer(answers, name, expected_of(problem))
     except NoAnswerError as reason:
         return [row_of(problem.case.name, problem.dtype, "output", SKIPPED, str(reason))], None
@@ -198,31 +208,34 @@ def _filled(word: str, places: dict[str, str]) -> str:
     return word
 
 
-def run(words: list[str], limit: float) -> None:
+def run(words: list[str], limit: float, stopped: threading.Event | None = None) -> None:
     """Run a program to its end, and end with it whatever it has started; UnreadableError unless it ends well.
 
-    NoAnswerError for status 77.
+    NoAnswerError for status 77. It is ended when `limit` seconds are over or `stopped` is set, with all of its process
+    group; where there are no groups (Windows), alone.
     """
+    none, heard = subprocess.DEVNULL, hasattr(os, "set_blocking")  # what Windows has from Python 3.12 on
     try:
         process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+            words, stdin=none, stdout=none, stderr=subprocess.PIPE if heard else none, start_new_session=True
         )
     except OSError as wrong:
         raise UnreadableError(f"cannot be run: {wrong.strerror}") from None
-    assert process.stderr is not None
-    said: list[bytes] = []
-    reader = threading.Thread(target=_drain, args=(process.stderr, said), daemon=True)
-    reader.start()
-    try:
-        status: int | None = process.wait(limit)
-    except subprocess.TimeoutExpired:
-        status = None
-    finally:
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing of its group is left
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        reader.join(1)
-    message = first_line(b"".join(said))
+    end, pause, said = time.monotonic() + limit, PAUSE, b""
+    with process.stderr or io.BytesIO() as pipe:
+        try:
+            if heard:
+                os.set_blocking(pipe.fileno(), False)
+            while process.poll() is None and time.monotonic() < end and not (stopped and stopped.is_set()):
+                came = pipe.read(1 << 20) or b""  # also what is not kept, so that the program never waits
+                said, pause = (said + came)[:KEPT], PAUSE if came else min(2 * pause, 0.02)
+                time.sleep(pause)
+            status = process.poll()
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing of its group is left
+                os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
+            process.wait()
+        message = first_line(said + (pipe.read(KEPT) or b""))
     if status is None:
         raise UnreadableError(f"no answer within {limit:g} s, and stopped")
     if status == NOT_OFFERED:
@@ -230,14 +243,6 @@ def run(words: list[str], limit: float) -> None:
     if status:
         ended = f"exit status {status}" if status > 0 else f"ended by signal {-status} ({_name_of(-status)})"
         raise UnreadableError(f"{ended}{': ' if message else ''}{message}")
-
-
-def _drain(pipe: IO[bytes], said: list[bytes]) -> None:
-    """Keep the first bytes of what a program says, and read the rest, so that it never waits."""
-    with pipe:
-        said.append(pipe.read(KEPT))
-        while pipe.read(1 << 16):
-            pass
 
 
 def first_line(text: bytes) -> str:
