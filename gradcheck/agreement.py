@@ -15,7 +15,8 @@ gradient stays. An element passes if it has the digits there, or if the differen
 
 Nothing can be said of an element that is itself below the rounding error of f in the widest precision, 64u Σ|uᵢyᵢ|
 for a step as large as x; with an x87 longdouble that is 3e-18 of f. Such elements pass, but any larger one must have
-its own digits. Where nothing is wider than float64 (PyTorch) the same floor, 7e-15 of f, hides differences below it.
+its own digits. Where nothing is wider than float64 (PyTorch) the same floor, 7e-15 of f, hides differences below it;
+and nothing is said of a difference that is no larger than what a rounding of x itself makes of the derivative of f.
 
 Of a numerical derivative with an error estimate (differences) no more digits are asked than that leaves, but 6; or
 where f itself has few, because it computes in float32, two. Where even these are not left, nothing is
@@ -90,6 +91,7 @@ class Comparison:
 
 
 Repeat = Callable[[list[int]], "tuple[Comparison, Repeat] | None"]
+Moved = Callable[[list[int]], Array]
 
 
 @dataclass(frozen=True)
@@ -139,11 +141,14 @@ def most_digits(dtype: DType) -> int:
     return math.ceil(-math.log10(roundoff(dtype))) + 1
 
 
-def judge(narrow: Comparison, asked: float, repeat: Repeat, *, floor: bool = True) -> Agreement:
+def judge(
+    narrow: Comparison, asked: float, repeat: Repeat, *, floor: bool = True, moved: Moved | None = None
+) -> Agreement:
     """Digits and verdict for every comparison.
 
     `repeat(rows)` computes some rows again in the next wider precision and returns them with the `repeat` of those
-    rows, or None where there is no wider precision; then `floor` allows rounding errors of f.
+    rows, or None where there is no wider precision; then `floor` allows rounding errors of f, and `moved(rows)` says
+    how far a rounding of x moves the numerical derivatives.
     """
     difference, largest = narrow.difference, np.maximum(narrow.terms, narrow.expected)
     digits, at_scale = narrow.digits, digits_of(difference, largest, narrow.dtype)
@@ -161,6 +166,9 @@ def judge(narrow: Comparison, asked: float, repeat: Repeat, *, floor: bool = Tru
         floor_of_f = SAFETY * roundoff(narrow.dtype) * narrow.expected
         rounding = short & floor & ~narrow.coarse & (difference <= floor_of_f)
         unknown = short & ~rounding & narrow.is_within_error
+        if moved is not None and (left := (short & ~rounding & ~unknown)).any():
+            rows = [int(row) for row in np.flatnonzero(left.any(axis=1))]
+            unknown[rows] |= left[rows] & (difference[rows] <= SAFETY * moved(rows))
     else:
         wide, further = repeated
         at_wide = judge(wide, asked, further, floor=wide.dtype == np.float64)
@@ -206,5 +214,5 @@ def remarks_on(agreements: list[Agreement], dtype: DType) -> tuple[str, ...]:
             f"{limited} comparisons agree as far as the numerical derivative can see, which is not as far as was asked"
         )
     if unknown := sum(int(agreement.unknown.sum()) for agreement in agreements):
-        remarks.append(f"{unknown} comparisons were not judged: too few digits of the differences are left")
+        remarks.append(f"{unknown} comparisons were not judged: too few digits of the numerical derivatives are left")
     return tuple(remarks)

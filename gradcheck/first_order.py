@@ -118,6 +118,12 @@ def noise_beside_f(problem: FlatFunction, method: Method, cotangents: Array) -> 
     return u @ (problem.noise(method.precision).relative * within) / np.maximum(u @ within, 1e-300)
 
 
+def rounded_once_more(x: Array) -> list[Array]:
+    """Points beside x, each number another one by a rounding or the same, at random: f may not see one of them."""
+    rng, u = np.random.default_rng(0), roundoff(x.dtype)
+    return [x * (1 + 2 * u * rng.integers(-1, 2, x.shape)).astype(x.dtype) for _ in range(4)]
+
+
 class FirstOrder:
     """The claimed gradient at one point and numerical derivatives along directions, in one precision.
 
@@ -162,6 +168,15 @@ class FirstOrder:
         chosen = [directions[row] for row in rows]
         return there.along(chosen), partial(there.repeat, chosen)
 
+    def moved(self, directions: Sequence[Direction], rows: list[int]) -> Array:
+        """How far a rounding of x moves the numerical derivatives of these rows (rows, K)."""
+        x, n = self.problem.x, self.problem.x.size
+        here, *others = (
+            np.array([self.cotangents @ self.method(self.problem, at, directions[row].vector(n))[0] for row in rows])
+            for at in (x, *rounded_once_more(x))
+        )
+        return np.max([np.abs(other - here) for other in others], axis=0)
+
     def worst(
         self, direction: Direction, compared: Comparison, k: int, digits: float, agrees: bool, reason: str
     ) -> Worst:
@@ -184,7 +199,7 @@ class FirstOrder:
 def first_order(report: Report, here: FirstOrder, directions: Sequence[Direction]) -> Report:
     """The report, completed: the claimed gradient against numerical derivatives along directions that cover x."""
     compared = here.along(directions)
-    agreement = judge(compared, report.asked, partial(here.repeat, directions))
+    agreement = judge(compared, report.asked, partial(here.repeat, directions), moved=partial(here.moved, directions))
     row, k = map(int, np.unravel_index(int(np.argmin(agreement.ranked)), agreement.ranked.shape))
     judged, agrees = (agreement.passed | agreement.failed).any(axis=1), not agreement.failed.any()
     sizes = np.array([len(d.support) for d in directions])

@@ -20,13 +20,14 @@ Sources: Pearlmutter (1994) for the product; Squire & Trapp (1998) for the compl
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import numpy as np
 
 from gradcheck.agreement import Comparison, Repeat, judge, remarks_on
-from gradcheck.first_order import Direction, along, noise_beside_f
+from gradcheck.first_order import Direction, along, noise_beside_f, rounded_once_more
 from gradcheck.flat import ClaimedGradient
 from gradcheck.noise import Noise, noise_of
 from gradcheck.numerical import Estimate, Method, complex_step, richardson
@@ -84,6 +85,15 @@ class SecondOrder:
         else:
             remark = f"no single elements were compared at second order, for {reason}; an hvp would allow it"
             self.way = HessianProducts(BY_DIFFERENCES, self.by_differences, (remark,))
+
+    def at(self, x: Array) -> "SecondOrder":
+        """The same at another point."""
+        other = copy(self)
+        other.x = x
+        ways = {"complex step": other.by_complex_step, BY_DIFFERENCES: other.by_differences}
+        other.way = replace(self.way, of=ways.get(self.way.name, self.way.of))
+        other.differences = [other.by_differences(u, w, self.widest) for u, w in self.pairs]
+        return other
 
     def by_hvp(self, hvp: Callable, u: Array, w: Array) -> Estimate:
         """Hw as the user's `hvp` gives it, at the arguments as they are."""
@@ -218,7 +228,15 @@ def second_order(report: Report, here: SecondOrder) -> Report:
             return None
         return in_wider_precision()[name].rows(rows), lambda _: None
 
-    agreements = {name: judge(each, report.asked, partial(repeat, name)) for name, each in compared.items()}
+    beside = cache(lambda: [here.at(x).comparisons(here.dtype) for x in rounded_once_more(here.x)])
+
+    def moved(name: str, rows: list[int]) -> Array:
+        return np.max([np.abs(other[name].numeric - compared[name].numeric) for other in beside()], axis=0)[rows]
+
+    agreements = {
+        name: judge(each, report.asked, partial(repeat, name), moved=partial(moved, name))
+        for name, each in compared.items()
+    }
     least = min(agreements, key=lambda name: float(agreements[name].ranked.min()))
     at, agrees = int(np.argmin(agreements[least].ranked)), not any(bool(a.failed.any()) for a in agreements.values())
     judged = any(bool((~a.unknown).any()) for a in agreements.values())

@@ -46,9 +46,10 @@ def roundoff(dtype: DTypeLike) -> float:
 
 def dtype_name(dtype: DTypeLike) -> str:
     """The name of a dtype, the same on every platform."""
-    return "longdouble" if np.dtype(dtype) == WIDE and WIDE in FLOATS else np.dtype(dtype).name
+    return "longdouble" if roundoff(dtype) < roundoff(np.float64) and np.dtype(dtype) == WIDE else np.dtype(dtype).name
 
 
+@np.errstate(under="ignore")
 def cast(arrays: Arrays, dtype: DTypeLike) -> dict[str, Any]:
     """Copies of the arrays, real and complex ones in this precision, all others as they are."""
     copies: dict[str, Any] = {name: None if array is None else np.array(array) for name, array in arrays.items()}

@@ -50,3 +50,26 @@ def test_kinks_are_still_found():
 def test_longdouble_differences_say_that_they_cannot_be_had():
     with pytest.raises(ValueError, match=r"longdouble: np\.longdouble is float64 on this platform; use richardson"):
         longdouble(np.exp, np.ones(2), np.ones(2))
+
+
+def standardised(x):
+    centred = x - x.mean(-1, keepdims=True)
+    scale = np.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5)
+    return centred / scale, scale
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_digits_that_f_itself_loses_refute_nothing(seed):
+    """The mean of 1e6 leaves ten digits of what is left: a right gradient is not judged, one that is off by more is."""
+
+    def vjp(f, x, factor=1.0):
+        y, s = standardised(x)
+        of_mean = lambda g: g.mean(-1, keepdims=True)
+        return y, lambda g: (factor * (g - of_mean(g) - y * of_mean(g * y)) / s,)
+
+    x = np.random.default_rng(seed).normal(size=(3, 5)) + 1e6
+    report = compare(lambda x: standardised(x)[0], (x,), vjp=vjp)
+    assert not report.disagrees, report
+    assert report.agrees or report.left_out
+    off = compare(lambda x: standardised(x)[0], (x,), vjp=lambda f, x: vjp(f, x, 1 + 1e-6))
+    assert off.disagrees

@@ -8,7 +8,7 @@ import pytest
 from refnp.autograd import Tensor
 from refnp.layers.distributions import Normal
 from refnp.symmetry import Negate, Permute, Roll, Rotate, Scale, Translate, Trivial, equivariant, invariant
-from refnp.symmetry.claim import RECENT, Refusal, arrays_of
+from refnp.symmetry.claim import RECENT, Refusal, arrays_of, dtype_name
 from refnp.symmetry.vectors import Vector
 from tests.symmetry import functions as f
 from tests.symmetry.functions import search
@@ -192,3 +192,9 @@ def test_f_is_not_called_again_for_what_it_was_just_given():
     for n in range(2 * RECENT):
         claim.at({"x": x - n}, np.float64)
     assert len(claim.recent) == RECENT
+
+
+def test_longdouble_is_named_only_where_it_is_wider(monkeypatch):
+    assert dtype_name(np.float64) == "float64"
+    monkeypatch.setattr("refnp.symmetry.claim.WIDE", np.dtype(np.float64))  # as on Windows
+    assert dtype_name(np.float64) == "float64"
