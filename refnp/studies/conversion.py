@@ -31,6 +31,7 @@ from refnp.verify.frameworks import pytorch_file
 
 PYTORCH = (".pt", ".pth", ".tar", ".ckpt")
 WITHIN = ("model", "state_dict", "model_state_dict", "weights")  # under which training scripts keep the weights
+FOLDED = 64  # how many times its bytes a file may hold, compressed or with numbers that are repeated
 State = Mapping[str, np.ndarray]
 Recognised = tuple[str, dict[str, Any], tuple[int, int]]  # a model of the registry, its options, dx and dy
 
@@ -120,6 +121,8 @@ def weights(path: str | os.PathLike) -> dict[str, np.ndarray]:
         state = {name: array_of(value) for name, value in flattened(state_dict_of(path, content)).items()}
     except (RecursionError, RuntimeError, TypeError, AttributeError) as wrong:  # of sparse, quantized, meta tensors
         raise ValueError(f"{path} is no state dict of plain tensors: {wrong}") from wrong
+    if sum(array.nbytes for array in state.values()) > FOLDED * os.path.getsize(path):  # one number, repeated
+        raise ValueError(f"{path} says that it holds more than {FOLDED} times its bytes; write each number")
     for name, array in state.items():
         if array.dtype.kind not in "biufc":
             raise ValueError(f"{path} is no state dict: {name} is {array.dtype}, not numbers")
@@ -131,8 +134,8 @@ def weights(path: str | os.PathLike) -> dict[str, np.ndarray]:
 def npz(path: str | os.PathLike) -> dict[str, np.ndarray]:
     """The arrays of a .npz file by name, none of which may be a pickled object; ValueError if it is damaged."""
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
+        with open(path, "rb") as file:
+            return files.npz(file, FOLDED)
     except Exception as wrong:  # whatever zipfile and NumPy stumble over: there are a dozen kinds
         raise ValueError(f"{path} is no whole .npz file ({wrong}); write it again") from wrong
 

@@ -49,7 +49,11 @@ def load_pairs(path: str | Path) -> list[tuple[str, str]]:
         lines: dict[str, list[int]] = {}
         for number, fault in faults:
             lines.setdefault(fault, []).append(number)
-        listed = "; ".join(f"{fault} in line {', '.join(map(str, numbers))}" for fault, numbers in lines.items())
+        some = {fault: (numbers[:8], len(numbers) - 8) for fault, numbers in lines.items()}
+        listed = "; ".join(
+            f"{fault} in line {', '.join(map(str, first))}{f' and {more} more' if more > 0 else ''}"
+            for fault, (first, more) in some.items()
+        )
         raise ValueError(
             f"load_pairs: {path}: {len(faults)} bad and {len(pairs)} good lines: {listed}. Each must be a sentence, "
             "a tab, its translation; mend them, or take the good ones with read_pairs"

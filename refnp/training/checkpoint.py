@@ -194,22 +194,33 @@ def _arrays(path: str | os.PathLike, file: BinaryIO) -> Arrays:
     if file.read(2) != b"PK":
         raise ValueError(f"load: {path} is not a checkpoint: it does not begin as a .npz file does")
     try:
-        with zipfile.ZipFile(file) as archive:
-            entries = archive.infolist()
-            for entry in entries:
-                if entry.compress_type != zipfile.ZIP_STORED:  # save never does, and it may unfold to any size
-                    raise ValueError(f"{entry.filename} is compressed")
-            if twice := [name for name, count in Counter(archive.namelist()).items() if count > 1]:
-                raise ValueError(f"{twice[0]} is there twice")
-            if (name := archive.testzip()) is not None:
-                raise ValueError(f"the contents of {name} have changed")
-            for entry in entries:
-                _require_all_bytes(archive, entry)
-        file.seek(0)
-        with np.load(file, allow_pickle=False) as stored:
-            return {name: np.asarray(stored[name]) for name in stored.files}
+        return npz(file)
     except Exception as wrong:  # whatever zipfile and NumPy stumble over: there are a dozen kinds
         raise ValueError(f"load: {path} is cut short or damaged ({wrong}); use an older copy") from wrong
+
+
+def npz(file: BinaryIO, folded: int = 0) -> Arrays:
+    """The arrays of a .npz file, none of them a pickle, all bytes checked before memory is asked for.
+
+    What is compressed may be `folded` times as large as the file, and is refused if that is 0. Raises ValueError, and
+    whatever zipfile and NumPy raise for files that are damaged.
+    """
+    with zipfile.ZipFile(file) as archive:
+        entries = archive.infolist()
+        packed = [entry.filename for entry in entries if entry.compress_type != zipfile.ZIP_STORED]
+        if packed and not folded:  # save never does, and it may unfold to any size
+            raise ValueError(f"{packed[0]} is compressed")
+        if packed and sum(entry.file_size for entry in entries) > folded * file.seek(0, os.SEEK_END):
+            raise ValueError(f"it unfolds to more than {folded} times its bytes")
+        if twice := [name for name, count in Counter(archive.namelist()).items() if count > 1]:
+            raise ValueError(f"{twice[0]} is there twice")
+        if (name := archive.testzip()) is not None:
+            raise ValueError(f"the contents of {name} have changed")
+        for entry in entries:
+            _require_all_bytes(archive, entry)
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as stored:
+        return {name: np.asarray(stored[name]) for name in stored.files}
 
 
 def _require_all_bytes(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:

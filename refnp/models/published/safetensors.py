@@ -15,6 +15,7 @@ mappings of arrays.
 Source: github.com/huggingface/safetensors, the format; transformers' attention modules, the names.
 """
 
+import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -68,9 +69,18 @@ def read(file: str | os.PathLike) -> State:
     package, content = _package(), Path(file).read_bytes()
     try:
         entries = dict(package.deserialize(content))
-    except package.SafetensorError as error:
+        json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")], object_pairs_hook=_once)
+    except (package.SafetensorError, ValueError, RecursionError) as error:
         raise ValueError(f"published.safetensors: {file} is no safetensors file: {error}") from None
     return {name: _array(name, **entry) for name, entry in entries.items()}
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Names with what belongs to them; ValueError for one that is there twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is there twice")
+    return found
 
 
 def _array(name: str, dtype: str, shape: list[int], data: bytes) -> np.ndarray:

@@ -15,6 +15,7 @@ import importlib.metadata
 import importlib.util
 import os
 import re
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
@@ -95,6 +96,9 @@ def pytorch_file(path: str | os.PathLike) -> Any:
     if tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) < (2, 10):
         raise ValueError(f"{path}: PyTorch {torch.__version__} may run code of a file; install 2.10 or newer")
     try:
+        with zipfile.ZipFile(path) as archive:  # before 1.6 files were pickles alone, which may ask for any memory
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                raise ValueError("a part of it is compressed")  # by PyTorch none is, and it could unfold to any size
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as wrong:  # whatever pickle, zipfile and PyTorch stumble over
         why = str(wrong).splitlines()[0] if str(wrong) else type(wrong).__name__
