@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest
 from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd.primitives import primitive
-from tests.fuzz import Violation
+from refnp.autograd.tensor import is_recording
+from tests.fuzz import Violation, readers
 from tests.fuzz.calls import Call
 from tests.fuzz.drawing import laid_out
 from tests.fuzz.open import OPEN
@@ -136,6 +138,17 @@ def never_a_tensor(x):
 
 
 MASKED = Row("x (*), mask (*)", masks={"mask": ("x",)})
+
+
+def depends_on_the_tape(x):
+    return x if is_recording() else np.zeros_like(x)
+
+
+def underflows(x):
+    np.float64(1e-300) * np.float64(1e-300)
+    return x
+
+
 PLANTED = [
     ("a", refuses_by_accident, Row("x (*)")),
     ("a", says_nothing, Row("x (*)")),
@@ -154,6 +167,8 @@ PLANTED = [
     ("h", makes_nan, Row("x (*)")),
     ("i", always_a_tensor, Row("x (*)")),
     ("i", never_a_tensor, Row("x (*)")),
+    ("j", depends_on_the_tape, Row("x (*)")),
+    ("j", underflows, Row("x (*)")),
 ]
 
 
@@ -321,3 +336,23 @@ def test_the_command(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "40 calls of 1 functions, seed 0" in done.stdout
+
+
+def test_damaged_files_are_read_or_refused():
+    """`python -m tests.fuzz.readers` tries more."""
+    counts, wrong = readers.run(12)
+    assert not wrong
+    assert {how for _, how in counts} == {"read", "refused"}
+    assert len({name for name, _ in counts}) >= 10
+
+
+def test_a_reader_that_ends_in_anything_else_is_found(tmp_path):
+    def read(path):
+        text = path.read_text()
+        return {"hang": lambda: time.sleep(0.01), "take": lambda: bytes(1 << 26), "fall": lambda: [][0]}[text]()
+
+    reader = readers.Reader("file", b"", read, (ValueError,))
+    assert readers.fault(reader, b"fall", tmp_path) == "IndexError: list index out of range"
+    assert "bytes of memory for 4" in readers.fault(reader, b"take", tmp_path)
+    assert readers.fault(reader, b"hang", tmp_path) == "read"
+    assert readers.fault(reader, b"else", tmp_path).startswith("KeyError")

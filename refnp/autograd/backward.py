@@ -49,7 +49,7 @@ def gradients_of(
     `record`, if given, is filled with the gradient of every result of every node on the way.
     If a NaN arrives, the walk is done again with 0 · anything = 0 (duals.py).
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
         found, walked = walk_back(outputs, cotangents, record, careful=False)
         arrived = [gradient for _, gradient in found]
         if has_nan(arrived) or (record is not None and has_nan([bar for bars in record.values() for bar in bars])):

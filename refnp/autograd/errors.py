@@ -38,6 +38,8 @@ def refuse(function: Callable, arguments: tuple, options: dict, error: Exception
     if error is not None and (NAMED.match(str(error)) or str(error).startswith(f"{function.__name__}()")):
         _say_which_are_options(function, name, arguments, error)
         return
+    if isinstance(error, RuntimeError) and type(error) is not RuntimeError:  # too deep, or not written
+        return
     parameters = [p for p in inspect.signature(function).parameters.values() if p.kind is not p.KEYWORD_ONLY]
     several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     given = [(f"argument {i}", a) for i, a in enumerate(arguments)]

@@ -26,7 +26,7 @@ returns a tuple of values, and its VJP takes one gradient for each; of integers,
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,13 +40,15 @@ from refnp.numbers.kinds import Kind
 
 LARGEST_INTEGER = np.iinfo(np.int64).max
 NO_NUMBERS = "OSUVMma"  # dtypes of objects, text, records and dates
+PLAIN = {np.ndarray, np.float32, np.float64, int, float, bool, complex, str, tuple, type(None)}  # kept as they come
 
 
 def primitive(function: Callable) -> Callable:
     """Make `function(*arrays, **options) → (value, vjp)` an operation on arrays and Tensors.
 
-    Arrays may be passed by position or by name; lists become arrays, Python scalars stay as they are (so that
-    they do not change the dtype), None means absent. What follows `*` in the signature is an option, never an array.
+    Arrays may be passed by position or by name; lists become arrays and so does what has `__array__` (`received`),
+    Python scalars stay as they are (so that they do not change the dtype), None means absent. What follows `*` in the
+    signature is an option, never an array.
     A function that is not refnp's gets read-only arrays, and one that declares what it takes (`takes`) what fits that.
     Raises TypeError if an option is a Tensor, whose gradient would be lost, or an argument no numbers; ValueError for a
     Python integer that no floating type holds.
@@ -58,6 +60,8 @@ def primitive(function: Callable) -> Callable:
     declaration = getattr(function, "takes", None)
     declaration = declaration if getattr(declaration, "checked", None) is function else None
     rule = function if declaration is None else function.__wrapped__  # type: ignore[attr-defined]
+    if "rng" in inspect.signature(function).parameters:  # which gives other numbers when it is asked once more
+        rule = np.errstate(under="ignore")(rule)
 
     @functools.wraps(function)
     def operation(*arguments: Any, **options: Any) -> Any:
@@ -66,29 +70,36 @@ def primitive(function: Callable) -> Callable:
             for name, option in options.items():
                 if isinstance(option, Tensor):
                     raise TypeError(f"{function.__name__}: {name} is an option, not an array; no Tensor fits there")
+                if option.__class__ not in PLAIN and hasattr(option, "__array__"):
+                    options[name] = received(option, function.__name__, name)
         any_tensor = needs_gradient = False
-        arrays = []
+        arrays: list[Any] = []
         try:
             for argument in arguments:
                 if isinstance(argument, Tensor):
                     any_tensor = True
                     needs_gradient = needs_gradient or argument.requires_grad
                     arrays.append(argument.data)
+                elif argument.__class__ in PLAIN or not (isinstance(argument, list) or hasattr(argument, "__array__")):
+                    arrays.append(argument)
                 else:
-                    arrays.append(np.asarray(argument) if isinstance(argument, list) else argument)
+                    arrays.append(received(argument, function.__name__, len(arrays), [*defaults]))
             if foreign:
                 arrays = [read_only(array) for array in arrays]
             given = options
             if declaration is not None:
                 given = options.copy()
                 arrays = declaration.fitted(tuple(arrays), given)
-            value, vjp = rule(*arrays, **given) if given else rule(*arrays)
+            try:
+                value, vjp = rule(*arrays, **given) if given else rule(*arrays)
+            except (FloatingPointError, RuntimeWarning) as raised:
+                value, vjp = without_flags(rule, arrays, given, raised)
             if foreign:
                 value = tuple(map(copied, value)) if isinstance(value, tuple) else copied(value)
                 if is_stepping():
                     refuse_what_is_not(function, arrays, given, value, vjp, needs_gradient and is_recording())
                 vjp = owning(function.__name__, vjp, arguments, len(defaults))
-        except (AttributeError, OverflowError, TypeError, ValueError) as error:
+        except (AttributeError, OverflowError, RuntimeError, TypeError, ValueError) as error:
             refuse(function, arguments, options, error)
             raise
         if duals.in_use and any(isinstance(array, Dual) for array in arrays):
@@ -119,6 +130,43 @@ def primitive(function: Callable) -> Callable:
 
     operation.rule = function  # type: ignore[attr-defined]
     return operation
+
+
+def received(given: Any, function: str, place: int | str, names: Sequence[str] = ()) -> Any:
+    """What an operation computes on: an array for a list, for a subclass of arrays, for a tensor of PyTorch or JAX.
+
+    Numbers, and kinds of numbers, stay as they are. TypeError for a masked array, since its mask would be lost, and
+    for what does not give its numbers, such as a tensor that needs a gradient.
+    """
+    if isinstance(given, (np.generic, Kind, Dual, type)):
+        return given
+    name = names[place] if isinstance(place, int) and place < len(names) else place
+    if isinstance(given, np.ma.MaskedArray):
+        raise TypeError(
+            f"{function}: {name} is a masked array, and its mask would be lost; pass x.filled(…), or x.data"
+        )
+    try:
+        return np.asarray(given)
+    except Exception as wrong:  # each library has its own
+        if isinstance(given, list):
+            raise
+        kind = f"{type(given).__module__.partition('.')[0]}.{type(given).__name__}"
+        why = (str(wrong).splitlines() or [type(wrong).__name__])[0]
+        raise TypeError(f"{function}: {name} is a {kind}, which gives no array: {why}") from wrong
+
+
+def without_flags(rule: Callable, arrays: list, options: dict, raised: Exception) -> Any:
+    """(value, vjp) once more, where NumPy is told to raise errors or warnings: what is harmless does not count.
+
+    An underflow is harmless, and an overflow or an invalid operation on the way to a finite value. RuntimeWarning or
+    FloatingPointError, as NumPy raised it, for any other.
+    """
+    with np.errstate(all="ignore"):
+        value, vjp = rule(*arrays, **options)
+    values = value if isinstance(value, tuple) else (value,)
+    if "underflow" not in str(raised) and not all(np.isfinite(v).all() for v in values):
+        raise raised
+    return value, vjp
 
 
 def _are_numbers(value: Any) -> bool:

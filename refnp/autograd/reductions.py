@@ -15,7 +15,7 @@ import numpy as np
 from refnp.autograd.elementary import log1p_of, steps_only, where
 from refnp.autograd.errors import explained
 from refnp.autograd.indexing import getitem, take_along_axis
-from refnp.autograd.primitives import primitive, raw
+from refnp.autograd.primitives import NO_NUMBERS, primitive, raw, received
 from refnp.autograd.shapes import reshape, transpose
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.kernels.blocks import in_float32
@@ -336,7 +336,10 @@ def _place_of(name: str, find: Callable, x: ArrayLike, axis: int | None) -> Arra
     """NumPy's place; ValueError where there is none. `axis` None counts all elements, in C order."""
     if isinstance(axis, (tuple, list, np.ndarray)):
         raise TypeError(f"{name}: axis is {axis!r}; pass an integer, or None for all elements")
-    values = as_array(raw(x)).real
+    values = as_array(received(raw(x), name, "x"))
+    if values.dtype.char in NO_NUMBERS:
+        raise TypeError(f"{name}: x is {values.dtype} ({type(x).__name__}); pass an array of numbers")
+    values = values.real
     axes = _axes(name, axis, values)
     _count(name, axes, values)
     return find(values, None if axis is None else axes[0])

@@ -61,6 +61,7 @@ class Mixture:
         return ag.mean(ag.broadcast_to(self.components.mean, self.components.shape), 0)
 
     @property
+    @np.errstate(under="ignore")
     def std(self) -> Array | Tensor:
         """σ of each element, σ² = (1/K) Σ_k (σ_k² + (μ_k − μ)²): noise, and disagreement of the components."""
         deviation = self.components.mean - self.mean  # (K, ...)

@@ -40,10 +40,12 @@ def on_tape() -> Iterator[None]:
 def arrays_in_arrays_out(method: Callable) -> Callable:
     """A method of a module that uses the tape only if an argument is a Tensor, or inside a call that uses it.
 
-    Errors of refnp's modules name the argument that is wrong; those of other modules stay what they are.
+    Errors of refnp's modules name the argument that is wrong; those of other modules stay what they are. An underflow
+    is none, whatever NumPy is told to raise.
     """
 
     @functools.wraps(method)
+    @np.errstate(under="ignore")
     def call(module: "Module", *arguments: Any, **options: Any) -> Any:
         try:
             if module._is_bound or _on_tape.get():
@@ -182,6 +184,7 @@ class Module:
         """A copy that computes with the parameters' arrays: arrays in, arrays out, sooner than through Tensors."""
         return _substituted(self, {id(parameter): parameter.data for _, parameter in self.named_parameters()})
 
+    @np.errstate(under="ignore")
     def astype(self, dtype: DTypeLike) -> Self:
         """Change every parameter to another floating type, in place; gradients are dropped. Returns the module."""
         dtype = np.dtype(dtype)

@@ -48,6 +48,7 @@ class MultivariateNormal(Distribution):
         """The factor with zeros above its diagonal, (..., N, N)."""
         return ag.where(np.tri(self.mean.shape[-1], dtype=bool), self.cholesky_factor, 0.0)
 
+    @np.errstate(under="ignore")
     def covariance(self) -> Array | Tensor:
         """L Lᵀ, (..., N, N)."""
         return self.lower() @ ag.swapaxes(self.lower(), -1, -2)
@@ -116,11 +117,13 @@ class LowRankNormal(Distribution):
         self.of_noise = (*self.shape, sum(self.factor.shape[-2:]))
         self.noise_dtype = common_dtype(self.mean, self.factor, self.std)
 
+    @np.errstate(under="ignore")
     def covariance(self) -> Array | Tensor:
         """F Fᵀ + diag(σ²), (..., N, N)."""
         own = np.eye(self.mean.shape[-1], dtype=bool)
         return self.factor @ ag.swapaxes(self.factor, -1, -2) + ag.where(own, (self.std * self.std)[..., None], 0.0)
 
+    @np.errstate(under="ignore")
     def dense(self) -> MultivariateNormal:
         """The same distribution by the Cholesky factor of its covariance.   ValueError if σ² is lost beside F Fᵀ."""
         return MultivariateNormal(self.mean, ag.cholesky(self.covariance()))

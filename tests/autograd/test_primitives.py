@@ -6,7 +6,7 @@ import pytest
 import refnp.autograd as ad
 from refnp.autograd import Tensor, primitive
 from refnp.autograd.primitives import raw
-from refnp.layers import softmax
+from refnp.layers import MultiHeadAttention, attention, gelu, relu, softmax
 from tests.helpers import COMPLEX, REAL
 
 
@@ -273,3 +273,51 @@ def test_an_accident_inside_a_rule_is_not_hidden():
 
     with pytest.raises(AttributeError, match="no_such_attribute"):
         broken(np.ones(2))
+
+
+class Held:
+    """What gives its numbers as an array, as tensors of PyTorch and JAX and frames of pandas do."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        if self.array is None:
+            raise RuntimeError("it needs a gradient; call detach() first\nmore")
+        return self.array
+
+
+@pytest.mark.parametrize("function", [ad.sqrt, softmax, relu, lambda x: ad.add(x, x)])
+def test_arrays_of_others_are_arrays(function):
+    """Whatever gives an array is one, subclasses are plain, and what gives none, or has a mask, is named."""
+    x = np.arange(1.0, 5.0).reshape(2, 2)
+    for given in (Held(x), np.asarray(x).view(np.memmap), x.astype(">f8"), x.tolist()):
+        found = function(given)
+        assert type(found) is np.ndarray
+        assert found.dtype == np.float64
+        assert found.dtype.isnative
+        np.testing.assert_array_equal(found, function(x))
+    with pytest.raises(TypeError, match=r"\w+: x is a \w+.Held, which gives no array: it needs a gradient; .*first$"):
+        function(Held(None))
+    with pytest.raises(TypeError, match=r"\w+: x is a masked array"):
+        function(np.ma.masked_array(x, x > 2))
+
+
+def test_arrays_of_others_as_options_and_in_modules():
+    x = np.ones((2, 3, 4))
+    mask = np.tril(np.ones((3, 3), bool))
+    module = MultiHeadAttention(4, 2, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(module(Held(x), mask=Held(mask)), module(x, mask=mask))
+    np.testing.assert_array_equal(attention(x, x, x, mask=Held(mask)), attention(x, x, x, mask=mask))
+
+
+def test_what_numpy_is_told_to_raise_is_raised_of_results_alone():
+    """No underflow is, and an overflow on the way is none of the result; once more without flags, no number changes."""
+    x = np.array([1e-200, 30.0, -30.0, 5e-324])
+    with np.errstate(all="raise"):
+        found = [gelu(x), ad.erf(x), ad.exp(-np.abs(x) * 1e3), ad.grad(lambda x: gelu(x).sum())(x)]
+        with pytest.raises(FloatingPointError, match="overflow"):
+            ad.exp(1e3)
+    expected = [gelu(x), ad.erf(x), ad.exp(-np.abs(x) * 1e3), ad.grad(lambda x: gelu(x).sum())(x)]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)

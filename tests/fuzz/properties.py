@@ -29,6 +29,8 @@ SENTENCES = {
     "g": "np.einsum is never called with an empty operand.",
     "h": "NaN never comes from ordinary numbers.",
     "i": "Arrays in, arrays out; a Tensor in, Tensors out, with the same bits.",
+    "j": "Inside no_grad values have the same bits, and where NumPy is told to raise errors values and gradients, too: "
+    "no underflow is raised, and nothing at all where numbers are gentle.",
 }
 LARGE = 1e30  # a value beyond this is none that has to have finite gradients in float32
 
@@ -43,6 +45,7 @@ def check(call: Call) -> str:
         if plain is None:
             return "refused"
         _judge_values(call, plain)
+        _judge_context(call, arguments, plain)
         if not tracked(arguments, call):
             return "kept"
         return _judge_gradients(call, arguments, before, plain)
@@ -53,6 +56,10 @@ def _judge_gradients(call: Call, arguments: dict, before: dict, plain: list) -> 
     _judge_arguments(call, before, arguments)
     if found is None:
         return "refused"
+    if call.lies_in(*GENTLE):
+        raised = told_to_raise(call, lambda: differentiated(call, arguments))
+        if raised is not None and not same(raised, found):
+            raise Violation("j", f"errstate changes gradients: {different(raised, found)}")
     values, gradients = found
     gentle = call.lies_in(*GENTLE)  # else a softmax may make a rounding large
     if not same(values, plain) and (call.subject.row.bits or (gentle and not close(values, plain))):
@@ -108,6 +115,27 @@ def _judge_values(call: Call, plain: list) -> None:
     wanted = documented_shape(call)
     if wanted is not None and plain and np.shape(plain[0]) != wanted:
         raise Violation("b", f"the result has shape {np.shape(plain[0])}, not {wanted}")
+
+
+def _judge_context(call: Call, arguments: dict, plain: list) -> None:
+    with ag.no_grad():
+        inside = outcome(call, lambda: flat(call.subject(arguments)))
+    if inside is None or not same(inside, plain):
+        raise Violation("j", f"no_grad changes the result: {different(inside, plain)}")
+    raised = told_to_raise(call, lambda: flat(call.subject(arguments)))
+    if raised is not None and not same(raised, plain):
+        raise Violation("j", f"errstate changes the result: {different(raised, plain)}")
+
+
+def told_to_raise(call: Call, work: Any) -> Any:
+    """What `work` returns where NumPy raises every error; None where it raises one that it may raise."""
+    try:
+        with np.errstate(all="raise"):
+            return work()
+    except FloatingPointError as raised:
+        if "underflow" in str(raised) or call.lies_in(*GENTLE):
+            raise Violation("j", f"where NumPy raises errors: {raised}") from raised
+        return None
 
 
 def _judge_slopes(call: Call, arguments: dict, plain: list, gradients: Any) -> None:
