@@ -68,6 +68,7 @@ def check(
     The message names the argument, the element, both values and the digits of agreement; everything is seeded, so the
     same call fails in the same way. The parameters, and the report that is returned, are those of `compare`.
     """
+    __tracebackhide__ = True
     report = compare(
         f,
         args,

@@ -155,6 +155,7 @@ class Report:
 
     def require(self) -> "Report":
         """The report itself where the claim agrees; raises GradientError where it does not."""
+        __tracebackhide__ = True  # for pytest, which then shows the line of the test
         if self.agrees:
             return self
         what = "gradient" if self.order == 1 else "Hessian-vector product"

@@ -14,7 +14,7 @@ they are first used, as in `refnp.models`.
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from refnp import autograd, layers
 from refnp.autograd import (
@@ -36,6 +36,13 @@ from refnp.autograd import (
 from refnp.kernels.process import tuned
 from refnp.version import __version__
 
+if TYPE_CHECKING:
+    from refnp import models, studies, symmetry, tasks, training, verify
+    from refnp.verify.exchange.programs import program
+    from refnp.verify.judging import judge
+    from refnp.verify.models import judge_model
+    from refnp.verify.tolerances import assert_close, tolerance
+
 _LATER = ("models", "tasks", "training", "symmetry", "verify", "studies")
 # functions of those chapters, by the page that has them
 _FROM = {
@@ -45,8 +52,13 @@ _FROM = {
     "tolerance": "refnp.verify.tolerances",
     "assert_close": "refnp.verify.tolerances",
 }
-__all__ = [name for name in vars() if not (name[0] == "_" or name in ("version", "importlib", "Any"))]
-__all__ += [*_LATER, *_FROM]
+# fmt: off
+__all__ = [  # a list that is written down, which type checkers read
+    "Parameter", "Tensor", "assert_close", "autograd", "explain", "get_threads", "grad", "gradients", "hessian", "hvp",
+    "jacobian", "judge", "judge_model", "jvp", "layers", "models", "no_grad", "program", "set_threads", "studies",
+    "symmetry", "tasks", "tolerance", "training", "tuned", "value_and_grad", "verify", "vjp",
+]
+# fmt: on
 
 
 def __getattr__(name: str) -> Any:

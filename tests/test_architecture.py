@@ -24,6 +24,7 @@ CHAPTERS = [
     "training",
     "symmetry",
     "verify",
+    "testing",
     "formulas",
     "studies",
     "claims",

@@ -167,6 +167,7 @@ class Verdict:
 
     def require(self, outcome: str = "holds") -> Self:
         """The verdict itself; raises SymmetryError, with the report, if the outcome is another."""
+        __tracebackhide__ = True  # for pytest, which then shows the line of the test
         if self.outcome != outcome and not (outcome == "holds" and self.holds):
             raise SymmetryError(str(self))
         return self

@@ -74,6 +74,7 @@ class Report:
 
     def require(self) -> "Report":
         """AssertionError with the text of the report unless it holds; the report itself otherwise."""
+        __tracebackhide__ = True  # for pytest, which then shows the line of the test
         if not self.holds:
             raise AssertionError(str(self))
         return self

@@ -75,6 +75,7 @@ def assert_close(
     type than the stored format's, where an input has that, is a warning.
     Raises ValueError as `tolerance` does, and for what is no quantity of the layer.
     """
+    __tracebackhide__ = True  # for pytest, which then shows the line of the test
     problem = problem_of("assert_close", name, inputs, precision, cotangent, options, formats)
     given = dict(got) if isinstance(got, Mapping) else {"output": got}
     known = ", ".join(problem.case.quantities)
