@@ -41,25 +41,28 @@ WRONG, BROKEN, STOPPED = 2, 1, 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (sys.argv by default) and return the exit status."""
-    for stream in (sys.stdout, sys.stderr):  # a verdict is not lost for a letter that the terminal has not
-        if isinstance(stream, io.TextIOWrapper):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by whoever started this
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # as long as the process lives
+        elif isinstance(stream, io.TextIOWrapper):  # a verdict is not lost for a letter that the terminal has not
             stream.reconfigure(errors="replace")
     top = parser()
     try:
         options = top.parse_args(argv)
     except SystemExit as stop:  # argparse has said why
-        return int(stop.code or 0)
+        return int(stop.code or 0) if printed() else WRONG
     if options.version:
-        print(f"refnp {__version__}")
-        return 0
+        return 0 if printed(f"refnp {__version__}\n") else WRONG
     if options.command is None:
         top.print_help(sys.stderr)
         return WRONG
     try:
         with ending(), tuned():
-            return COMMANDS[options.command].run(options)
+            status = COMMANDS[options.command].run(options)
+        return status if printed() else WRONG
     except BrokenPipeError:  # whoever read our lines has gone, and so it was not finished
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        printed()
         return WRONG
     except KeyboardInterrupt as stop:
         for note in getattr(stop, "__notes__", ()):
@@ -69,8 +72,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"refnp {options.command}: {plain(wrong)}", *getattr(wrong, "__notes__", ()), sep="\n", file=sys.stderr)
         return BROKEN
     except (ValueError, OSError, MemoryError) as wrong:  # what wrong names, options and files end in
-        print(f"refnp {options.command}: error: {plain(wrong)}", file=sys.stderr)
+        if printed():
+            print(f"refnp {options.command}: error: {plain(wrong)}", file=sys.stderr)
         return WRONG
+
+
+def printed(text: str = "") -> bool:
+    """Whether what was printed has arrived, this text too; if not, it is said why, and the rest goes nowhere."""
+    try:
+        print(text, end="", flush=True)
+    except OSError as wrong:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(wrong, BrokenPipeError):
+            print(f"refnp: error: {plain(wrong)}", file=sys.stderr)
+        return False
+    return True
 
 
 def plain(text: object) -> str:
@@ -303,6 +319,8 @@ def parsed(pairs: Sequence[str]) -> dict[str, Any]:
             raise ValueError(f"--option {pair!r}: write NAME=VALUE, such as features=32")
         try:
             found[name.replace("-", "_")] = json.loads(value)
+        except RecursionError:
+            raise ValueError(f"--option {name}: its value is nested too deeply") from None
         except json.JSONDecodeError:
             found[name.replace("-", "_")] = value
     return found

@@ -403,3 +403,19 @@ def test_what_a_terminal_lacks_loses_no_verdict(tmp_path):
     done = subprocess.run(command, env=env, capture_output=True, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, b"")
     assert cli.plain("red \x1b[31m\nblue") == "red ?[31m\nblue"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")
+def test_output_that_cannot_be_written_is_one_line():
+    """A full disk, and no output at all; a value that is nested too deeply beside them."""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "refnp", "--version"], env=env, stdout=full, stderr=subprocess.PIPE
+        )
+    assert (done.returncode, done.stderr) == (2, b"refnp: error: [Errno 28] No space left on device\n")
+    closed = f"exec >&-; exec {sys.executable} -m refnp verify --only relu/around --live none"
+    done = subprocess.run(["sh", "-c", closed], env=env, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
+    with pytest.raises(ValueError, match="--option x: its value is nested too deeply"):
+        cli.parsed(["x=" + "[" * 100_000])
