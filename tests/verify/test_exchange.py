@@ -271,7 +271,8 @@ def test_a_kill_loses_nothing(tmp_path, how):
     (tmp_path / "cases.lock").unlink()
     assert os.listdir(tmp_path) == ["cases"]
     after = contents(folder)
-    assert after == before if how != "after it" else {name[:4] for name in after} == {"gelu", "mani"}
+    names = {name[:4] for name in after}  # of the new cases, unless this file system exchanges no names
+    assert after == before or (how == "after it" and names == {"gelu", "mani"})
 
 
 def test_an_empty_folder_is_filled(tmp_path):
