@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.claims.row import APPROXIMATE, BROKEN, EXACT, ON_SUBGROUP, UNDECIDED, Row, Trial
+from refnp.claims.row import APPROXIMATE, BROKEN, EXACT, NO_PROOF, ON_SUBGROUP, UNDECIDED, Row, Trial
 from refnp.numbers.indexed.expressions import assuming
 from refnp.symmetry import Claim, Verdict, prove, search
 from refnp.symmetry.judge import discrepancy
@@ -144,6 +144,8 @@ def proved(found: Found, trial: Trial) -> Found:
 
 def proof_of(trial: Trial) -> Proof:
     """The proof of a claim: step by step, or else of the whole."""
+    if trial.shapes == NO_PROOF:
+        return Proof(str(trial.claim), "", False, (), "more than the products that a proof may take", 0.0)
     shapes = trial.shapes or shapes_of(trial)
     with assuming() as limits:
         limits.most = OF_A_PROOF

@@ -17,6 +17,7 @@ from refnp.symmetry import Claim
 
 EXACT, ON_SUBGROUP, APPROXIMATE, BROKEN = "exact", "exact on a subgroup", "approximate", "broken"
 UNDECIDED = "undecided"
+NO_PROOF = "none"  # in place of shapes, where a proof would take minutes
 EXPECTATIONS = (EXACT, ON_SUBGROUP, APPROXIMATE, BROKEN)
 
 
@@ -45,7 +46,7 @@ class Trial:
     refined      what makes an approximate symmetry better
     shifts       elements of the group, in order, for a picture of the discrepancy against them, with their sizes
     options      what else `search` takes
-    shapes       of the arguments, for the proof, where those that are drawn do not say all
+    shapes       of the arguments, for the proof, where those drawn do not say all; NO_PROOF where none is tried
     """
 
     claim: Claim
