@@ -6,7 +6,8 @@ The workers are an executor of `concurrent.futures`: the standard library's pool
 that runs already ("tcp://host:8786") or one that is started here ("local:4"). Pieces are submitted all at once, and
 what a piece gives depends on nothing but itself, so the results are the same for any workers. A worker that dies loses
 nothing: what it had begun is run again, each piece alone, and a piece with which workers die `DEATHS` times is given up
-by name; the others stand. Ctrl-C and an exception of a piece cancel what has not begun.
+by name; the others stand; the same for one that lacks memory. Ctrl-C and an exception of a piece cancel what has not
+begun.
 
 Processes are started anew ("spawn"), not copied: nothing is inherited of threads that a framework may have started, and
 it is the same on every platform. Each uses one thread for matrix products, because there are as many as cores, and ends
@@ -74,7 +75,7 @@ def in_order(
     named: Callable[[Any], str] = str,
     lost: Callable[[Any], Any] | None = None,
 ) -> Iterator[Any]:
-    """function(piece) for each piece, in their order; lost(piece) where workers died with it, else a RuntimeError.
+    """function(piece) for each piece, in their order; lost(piece) where workers die or memory lacks, or a RuntimeError.
 
     `function` is one of a module, or a partial one; pieces and results can be pickled. What a piece raises is raised
     here with a note that names it; KeyboardInterrupt has a note that says how many are finished. Raises ValueError for
@@ -82,9 +83,8 @@ def in_order(
     """
     shown = 0
     try:
-        for result in (
-            _alone(function, pieces, named) if workers == HERE else _shared(function, pieces, workers, named, lost)
-        ):
+        results = _alone if workers == HERE else _shared
+        for result in results(function, pieces, workers, named, lost):
             shown += 1
             yield result
     except KeyboardInterrupt as stop:
@@ -92,11 +92,16 @@ def in_order(
         raise
 
 
-def _alone(function: Callable, pieces: Sequence[Any], named: Callable) -> Iterator[Any]:
+def _alone(
+    function: Callable, pieces: Sequence[Any], workers: Workers, named: Callable, lost: Callable | None
+) -> Iterator[Any]:
     """The results, all of them computed here."""
     for piece in pieces:
-        with _naming(named, piece):
-            result = function(piece)
+        try:
+            with _naming(named, piece):
+                result = function(piece)
+        except MemoryError:
+            result = _given_up(piece, named, lost)
         yield result
 
 
@@ -128,7 +133,7 @@ def _shared(
                 try:
                     with _naming(named, pieces[k]):
                         found[k] = futures.pop(k).result()
-                except dead:
+                except (dead, MemoryError):
                     unfinished.append(k)
                 while shown in found:
                     yield found.pop(shown)
@@ -150,7 +155,7 @@ def _shared(
 def _given_up(piece: Any, named: Callable, lost: Callable | None) -> Any:
     """What stands for the result of a piece with which workers die."""
     if lost is None:
-        raise RuntimeError(f"{named(piece)}: the process that computed it died, {DEATHS} times")
+        raise RuntimeError(f"{named(piece)}: it lacks memory, or the process that computed it died, {DEATHS} times")
     return lost(piece)
 
 

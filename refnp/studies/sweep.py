@@ -128,7 +128,7 @@ def opened(file: str | Path) -> Sweep:
     for kind, known in (("models", MODELS), ("tasks", TASKS)):
         for name in said[kind]:
             named(kind.removesuffix("s"), name, known)
-    said["folder"] = str(path.parent / said.get("folder", path.stem))
+    said["folder"] = str(path.resolve().parent / said.get("folder", path.stem))  # workers may run elsewhere
     return Sweep(**said, settings=settings)
 
 
