@@ -121,11 +121,11 @@ def no_farther(x: Rounded, farthest: np.ndarray, roundings: int) -> Rounded:
 
 
 def overflowing(x: Rounded) -> Rounded:
-    """x as it is stored: ±∞ beyond the largest number of the arithmetic, (2 − 2u)/½η."""
+    """x as it is stored: ±∞ beyond the largest number of the arithmetic; where none is told, (2 − 2u)/½η."""
     judged = x.arithmetic
     if judged is None:
         return x
-    beyond = np.abs(x.value) > (2 - 2 * judged.u) * 2 / judged.smallest
+    beyond = np.abs(x.value) > np.minimum(judged.largest, (2 - 2 * judged.u) * 2 / judged.smallest)
     return where(beyond, np.sign(x.value) * np.inf, x)
 
 

@@ -91,7 +91,7 @@ class KnownDefect:
     issue: str  # "pytorch/pytorch#113708", or a few words where we found no report
     why: str
     quantities: tuple[str, ...] = ()  # all if empty
-    dtypes: tuple[str, ...] = ()  # both if empty
+    dtypes: tuple[str, ...] = ()  # all if empty; float32 stands for narrower ones too
     cases: tuple[str, ...] = ()  # patterns of names; all if empty
     computed_in: str = ""  # "float32", where a framework computes float64 in it
     fails: bool = False
@@ -108,11 +108,12 @@ class KnownDefect:
 
     def covers(self, framework: str, dtype: str, quantity: str, case: str = "") -> bool:
         """Whether this may explain a deviation of `quantity` in `case`, computed by `framework` in `dtype`."""
-        wide = "float32" if policy(dtype).narrow else dtype  # what a framework does in narrower formats is the same
+        narrow = policy(dtype).narrow
+        wide = "float32" if narrow else dtype  # as in float32, unless it is known otherwise
         return (
             framework == self.framework
             and (not self.quantities or quantity in self.quantities)
-            and (not self.dtypes or wide in self.dtypes)
+            and (not self.dtypes or wide in self.dtypes or narrow in self.dtypes)
             and (not self.cases or any(fnmatch.fnmatchcase(case, pattern) for pattern in self.cases))
         )
 
@@ -122,7 +123,8 @@ class KnownDefect:
         key = (self.equation, id(self.options), id(self.parts), precision, bool(self.computed_in))
         if key not in problem.formulas:
             judged = arithmetic(precision)
-            given = functools.partial(narrowed if self.computed_in else exact, arithmetic=judged)
+            narrows = policy(precision).stored.bits < policy(dtype).stored.bits
+            given = functools.partial(narrowed if narrows else exact, arithmetic=judged)
             equation = with_parts(self.equation or problem.case.layer.equation, self.parts)
             y, pullback = equation(*map(given, problem.arrays.values()), **{**problem.case.options, **self.options})
             found = problem.selected(y, lambda: pullback(given(problem.cotangent)))

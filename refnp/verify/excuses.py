@@ -18,7 +18,7 @@ import numpy as np
 
 from refnp.layers.pooling import to_the_first
 from refnp.numbers.rounding import Rounded, at_kink, between, tolerance, where
-from refnp.verify.bounds import deviation
+from refnp.verify.bounds import deviation, errors_over_bounds
 from refnp.verify.case import Convention, KnownDefect, Problem
 from refnp.verify.layers.pooling import shared
 from refnp.verify.record import FOLDER, RECORDED, key_of
@@ -98,13 +98,19 @@ def excuses(
 def by_formula(defect: KnownDefect, problem: Problem, quantity: str, given: np.ndarray, dtype: str) -> bool:
     """Whether every element is within the bound of the formula; where that is infinite it says nothing.
 
-    An element of which nothing is known without the defect either, such as one that overflows, needs no explanation.
+    An element of which nothing is known without the defect either, such as one that overflows, needs no explanation,
+    and one that is right needs none where the formula says nothing.
     """
     value, allowed = defect.bounds(problem, dtype)[quantity]
     allowed = np.where(np.isfinite(value), allowed, 0)
-    known = np.isfinite(tolerance(problem.bounds[quantity], dtype))
-    if given.shape != value.shape or (known & ~np.isfinite(allowed)).any():
+    if given.shape != value.shape:
         return False
+    own = tolerance(problem.bounds[quantity], dtype)
+    silent = np.isfinite(own) & ~np.isfinite(allowed)
+    if silent.any():
+        right = problem.reference()[quantity]
+        if (errors_over_bounds(given, right, own, dtype)[1][silent] > 1).any():
+            return False
     return deviation(given, value, allowed, defect.computed_in or dtype)[0] <= 1
 
 

@@ -112,7 +112,7 @@ def judge(
         raise ValueError(f"seconds: {seconds!r} is no number of seconds; None for as long as it takes")
     if every is not None:
         precision = precision_of(every, precision)
-        named = cases_of_every(named[0].layer, named[0], every)
+        named = cases_of_every(named[0].layer, named, every)
     dtypes = chosen_dtypes(dtypes) if precision is None else (policy(precision).name,)
     arguments, options = (mapping_of(*given) for given in (("arguments", arguments), ("options", options)))
     with_gradients = gradients or vjp is not None

@@ -16,7 +16,7 @@ import inspect
 import itertools
 import math
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -79,14 +79,19 @@ def made_cases(layer: Layer, listed: list[Case], takes: Callable[[str], bool] = 
     declaration = getattr(layer.function, "takes", None)
     if not isinstance(declaration, Declaration) or layer.whole:
         return []
-    every = {id(defect): defect for case in listed for defect in case.known_defects} | conventions_of_parts()
-    known = layer.known + tuple(replace(defect, cases=()) for defect in every.values() if defect.has_formula)
+    known = known_of(layer, listed)
     made = Maker(layer, declaration, takes).cases()
     floats = lambda inputs: tuple(name for name, x in inputs.items() if x.dtype.kind == "f")
     return [
         Case(layer, f"made: {said}", inputs, options, known, floats(inputs), made=True)
         for said, inputs, options in made
     ]
+
+
+def known_of(layer: Layer, listed: Iterable[Case]) -> tuple[KnownDefect, ...]:
+    """What is known of frameworks in any case of the layer: of itself, and what makes it of the `listed` cases."""
+    every = {id(defect): defect for case in listed for defect in case.known_defects} | conventions_of_parts()
+    return layer.known + tuple(replace(defect, cases=()) for defect in every.values() if defect.has_formula)
 
 
 @functools.cache

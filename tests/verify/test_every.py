@@ -1,5 +1,6 @@
 """Every number of a format: which they are, verdicts on all of them, ranges, pairs, and float32 in parts."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -8,9 +9,15 @@ import pytest
 import refnp
 from refnp import autograd, layers
 from refnp.numbers.precision import FORMATS
+from refnp.numbers.rounding import tolerance
+from refnp.verify.bounds import errors_over_bounds
 from refnp.verify.case import Case
 from refnp.verify.every import asking, float32
 from refnp.verify.every.numbers import MOST, NARROW, numbers_of, runs_of
+from refnp.verify.excuses import by_formula
+from refnp.verify.findings import quiet
+from refnp.verify.frameworks import ask, inspection
+from refnp.verify.layers import cases_to_ask
 from tests.helpers import of_every
 
 COUNTS = {"float8_e4m3fn": 254, "float8_e5m2": 248, "float16": 63_488, "bfloat16": 65_280}
@@ -128,3 +135,43 @@ def test_float32_says_what_is_wrong(few):
     assert not report.holds
     assert found.wrong == 127
     assert 1 < found.ranges[0].least < found.ranges[-1].most < 2
+
+
+def test_ranges_of_negative_numbers_rise_too(few):
+    wrong = lambda x: np.where(x < 0, np.exp(x) * np.float32(1.0001), np.exp(x))
+    (found,) = refnp.judge("exp", wrong, every="float32").every
+    ends = [x for part in found.ranges for x in (part.least, part.most)]
+    assert ends == sorted(ends)
+    assert ends[-1] < 0
+    assert all(part.wrong <= part.count for part in found.ranges)
+
+
+KNOWN = {  # of functions in 16 bits, each by a formula: refnp/verify/layers/sixteen_bits.py
+    (layer.name, form, defect.framework): defect
+    for layer in {case.layer.name: case.layer for case in cases_to_ask()}.values()
+    for defect in layer.known
+    for form in ("float16", "bfloat16")
+    if form in defect.dtypes and (layer.name, form) not in (("cosh", "float16"), ("sinh", "float16"))
+}
+
+
+@pytest.mark.parametrize("known", KNOWN, ids=" ".join)
+def test_what_is_known_in_16_bits_gives_the_very_answers(known):
+    name, form, framework = known
+    native = inspection.named(framework)
+    pytest.importorskip(native.package)
+    listed = [case for case in cases_to_ask() if case.layer.name == name]
+    (case,) = asking.cases_of_every(listed[0].layer, listed, form)
+    x = case.inputs["x"]
+    some = np.unique([*x[::64], *x[(abs(x) > 3) & (abs(x) < 20)][::4], 89, -89, *x[-100:], *x[abs(x) < 1e-38]])
+    precision = asking.precision_of(form, None)
+    problem = dataclasses.replace(case, inputs={"x": some}, gradients=()).problem(precision)
+    with quiet():
+        given = np.asarray(ask(native, problem)["output"]).astype(np.longdouble)
+        allowed = tolerance(problem.textbook[0], precision)
+        _, ratio = errors_over_bounds(given, problem.reference()["output"], allowed, precision)
+        wrong = np.flatnonzero(ratio > 1)
+        assert wrong.size
+        assert by_formula(KNOWN[known], problem, "output", given, precision)
+        given[wrong[-1]] = 1.25 if given[wrong[-1]] != 1.25 else 1.5
+        assert not by_formula(KNOWN[known], problem, "output", given, precision)

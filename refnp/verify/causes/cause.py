@@ -81,7 +81,7 @@ def pattern(rows: set[Row], answered: list[Answered]) -> str:
     if all(np.isnan(given[row]).all() for row in rows if row in given):
         found.append("where every number is NaN")
     for says, holds in PATTERNS:
-        if all(holds(names[row[0]]) for row in rows) and not any(holds(names[row[0]]) for row in fine):
+        if fine and all(holds(names[row[0]]) for row in rows) and not any(holds(names[row[0]]) for row in fine):
             found.append(says)
     if len(cases := {row[0] for row in rows}) == 1 < len(names):
         found.append(f"in the case {next(iter(cases))} alone")

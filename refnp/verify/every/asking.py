@@ -20,6 +20,7 @@ from refnp.verify.every.float32 import Part, about_of, everywhere_in, keep, kept
 from refnp.verify.every.numbers import NARROW, SPECIAL, Everywhere, everywhere, numbers_of
 from refnp.verify.findings import Report, quiet
 from refnp.verify.judge import DEVIATES, WITHIN, Judgement
+from refnp.verify.made import known_of
 from refnp.verify.report import number
 
 EVERY = "every number"
@@ -38,21 +39,24 @@ def precision_of(every: str, precision: str | None) -> str:
     return named
 
 
-def cases_of_every(layer: Layer, own: Case, every: str) -> list[Case]:
+def cases_of_every(layer: Layer, listed: Sequence[Case], every: str) -> list[Case]:
     """The layer on all numbers of a format, in parts for float32; of two arguments on all pairs.
 
+    What is known of frameworks in the `listed` cases is known in these too.
     Raises ValueError unless the layer is a function of single numbers.
     """
-    names = list(own.inputs)
+    names = list(listed[0].inputs)
     if not is_of_numbers(layer, len(names)):
         raise ValueError(f"every: {layer.name} is no function of single numbers, whose inputs can all be tried")
     if len(names) > 2 or (len(names) == 2 and FORMATS[every].bits > MOST_OF_PAIRS):
         raise ValueError(f"every: {layer.name} takes {len(names)} arguments; pairs can be tried in formats of 8 bits")
+    known = known_of(layer, [case for case in listed if case.layer is layer])
     if every == "float32":
-        return parts_of(layer, names[0])
+        return [replace(part, known_defects=known) for part in parts_of(layer, names[0])]
     numbers = numbers_of(every)
     given = [numbers] if len(names) == 1 else [np.repeat(numbers, len(numbers)), np.tile(numbers, len(numbers))]
-    return [Case(layer, EVERY, dict(zip(names, given, strict=True)), cotangent=np.ones(len(given[0])))]
+    inputs, ones = dict(zip(names, given, strict=True)), np.ones(len(given[0]))
+    return [Case(layer, EVERY, inputs, known_defects=known, cotangent=ones)]
 
 
 def is_of_numbers(layer: Layer, count: int) -> bool:

@@ -142,7 +142,8 @@ def together(parts: list[Everywhere]) -> Everywhere:
 
 def joined(ranges: list[Range], count: int) -> list[Range]:
     """The ranges in rising order, the nearest of them as one until they are few."""
-    ranges = sorted(ranges, key=lambda one: one.least)
+    rising = (replace(one, least=min(one.least, one.most), most=max(one.least, one.most)) for one in ranges)
+    ranges = sorted(rising, key=lambda one: one.least)  # negative numbers are met in falling order
     place = lambda x: int(np.float32(abs(x)).view(np.uint32)) * (-1 if x < 0 else 1)
     while len(ranges) > MOST:
         gaps = [place(b.least) - place(a.most) for a, b in itertools.pairwise(ranges)]

@@ -10,7 +10,7 @@ import functools
 import importlib.util
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -25,8 +25,9 @@ from refnp.pieces import in_order, versions, workers_for
 from refnp.verify.bounds import errors_over_bounds
 from refnp.verify.case import FailedError, Layer, NotOfferedError, Problem
 from refnp.verify.every.asking import cases_of_every, is_of_numbers, precision_of
-from refnp.verify.every.float32 import read, together
+from refnp.verify.every.float32 import PARTS, Part, read, together
 from refnp.verify.every.numbers import Everywhere, everywhere, spaced
+from refnp.verify.excuses import excused_by
 from refnp.verify.findings import first_line, quiet
 from refnp.verify.frameworks import ask, inspection
 from refnp.verify.layers import cases_to_ask
@@ -48,6 +49,17 @@ error is large and nothing is in bold, results below the smallest normal number 
 infinity, NaN or 0 where there should be a number. –: there is no such function, or not in this format. *page* is the
 equation alone, and *refnp* what public functions run; both compute bfloat16 in float32, and are rounded once.
 """
+FLOAT32 = """
+## float32: 4 278 190 080 finite numbers
+
+Each row is a command, whose file the command above takes, such as
+
+    refnp judge torch:erf --as erf --every float32 --framework torch --results 'PyTorch erf.jsonl'
+    refnp judge refnp.autograd:erf --as erf --every float32 --framework numpy --results 'refnp erf.jsonl'
+
+| | largest error and where, in bold how many are beyond their bound |
+|---|---|
+"""
 
 
 class Row(NamedTuple):
@@ -57,6 +69,7 @@ class Row(NamedTuple):
     format: str
     found: dict[str, Everywhere | str]
     stored: dict[str, int]  # how many are wrong even if every operation may round to the format
+    known: dict[str, str]  # what is known of a framework, where its formula gives every number that is wrong
 
 
 @functools.cache
@@ -87,11 +100,11 @@ def row_of(piece: tuple[str, str]) -> Row:
     """What came of a function in a format."""
     name, form = piece
     layer, precision = layers()[name], precision_of(form, None)
-    own = next(case for case in cases_to_ask() if case.layer.name == name)
-    (case,) = cases_of_every(layer, own, form)
+    (case,) = cases_of_every(layer, [case for case in cases_to_ask() if case.layer.name == name], form)
     problem = replace(case, gradients=()).problem(precision)
     found: dict[str, Everywhere | str] = {}
     stored: dict[str, int] = {}
+    known: dict[str, str] = {}
     with quiet():
         right, allowed = problem.reference()["output"], tolerance(problem.textbook[0], precision)
         for who, given in answers(problem, form):
@@ -103,7 +116,10 @@ def row_of(piece: tuple[str, str]) -> Row:
             if one.wrong:
                 wider = tolerance(replace(case, gradients=()).problem(form).textbook[0], form)
                 stored[who] = int((errors_over_bounds(given, right, wider, form)[1] > 1).sum())
-    return Row(name, form, found, stored)
+                covering = [d for d in case.known_defects if d.covers(who, precision, "output") and d.has_formula]
+                if defect := excused_by(covering, problem, "output", given, precision, ""):
+                    known[who] = defect.why
+    return Row(name, form, found, stored, known)
 
 
 def cell(found: Everywhere | str | None, stored: int | None = None) -> str:
@@ -116,7 +132,7 @@ def cell(found: Everywhere | str | None, stored: int | None = None) -> str:
     return f"{error} at {number(found.at[0])}{beyond}" if found.units else f"0{beyond}"
 
 
-def page(rows: Sequence[Row], float32: dict[str, Everywhere], command: str) -> str:
+def page(rows: Sequence[Row], float32: Mapping[str, list[Part]], command: str) -> str:
     """The text of the page."""
     others = [who for who in OTHERS if any(who in row.found for row in rows)]
     installed = ", ".join([versions(), *(inspection.version_of(inspection.named(who)) for who in others)])
@@ -131,11 +147,16 @@ def page(rows: Sequence[Row], float32: dict[str, Everywhere], command: str) -> s
             text += (
                 f"| {row.function} | {' | '.join(cell(row.found.get(each), row.stored.get(each)) for each in who)} |\n"
             )
+    known = [(row, *one) for row in rows for one in row.known.items()]
+    if known:
+        text += "\n## What is known\n\nWhere a formula gives every number, within the formula's own bound:\n\n"
+        text += "".join(f"- {who}, {row.function}, {row.format}: {why}\n" for row, who, why in known)
     if float32:
-        text += (
-            "\n## float32\n\n| function | finite numbers | largest error and where, beyond the bound |\n|---|---|---|\n"
-        )
-        text += "".join(f"| {name} | {spaced(one.count)} | {cell(one)} |\n" for name, one in float32.items())
+        text += FLOAT32
+    for name, parts in sorted(float32.items(), key=lambda one: one[0].split()[::-1]):
+        found = [one for part in parts for one in part.found]
+        done = cell(together(found)) if len(parts) == PARTS else f"{len(parts)} of {PARTS} parts done"
+        text += f"| {name} | {done} |\n"
     return text
 
 
@@ -156,11 +177,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     pieces = [(name, form) for name in layers() for form in FORMATS_SHOWN if options.only in (None, name)]
     rows = list(in_order(row_of, pieces, workers_for(len(pieces), options.jobs)))
-    float32 = {
-        f"{Path(file).stem}": together([one for part in read(Path(file)) for one in part.found])
-        for file in options.float32
-    }
-    text = page(rows, float32, " ".join(["python -m refnp.verify.every.table", *(argv or sys.argv[1:])]))
+    float32 = {Path(file).stem: read(Path(file)) for file in options.float32}
+    text = page(rows, float32, "python -m refnp.verify.every.table --write" + " --float32 *.jsonl" * bool(float32))
     if options.write:
         write_whole(PAGE, text.encode())
     else:

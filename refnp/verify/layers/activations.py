@@ -23,6 +23,7 @@ from refnp.verify.case import (
     uniform,
 )
 from refnp.verify.judged_pages import by_page, by_tape
+from refnp.verify.layers import sixteen_bits
 from refnp.verify.layers.engine import AROUND_ZERO
 
 TWICE_ROOT = 2 * root(2 / pi)
@@ -106,10 +107,19 @@ LEAKY_RELU = Layer(
     torch=lambda torch, x, slope=0.01: torch.nn.functional.leaky_relu(x, negative_slope=slope),
     jax=lambda jax, x, slope=0.01: jax.nn.leaky_relu(x, negative_slope=slope),
 )
-ELU = Layer("elu", layers.elu, by_page(layers.elu), torch="nn.functional.elu", jax="nn.elu")
-SIGMOID = Layer("sigmoid", layers.sigmoid, by_page(layers.sigmoid), torch="nn.functional.sigmoid", jax="nn.sigmoid")
+ELU = Layer("elu", layers.elu, by_page(layers.elu), torch="nn.functional.elu", jax="nn.elu", known=sixteen_bits.ELU)
+SIGMOID = Layer(
+    "sigmoid",
+    layers.sigmoid,
+    by_page(layers.sigmoid),
+    torch="nn.functional.sigmoid",
+    jax="nn.sigmoid",
+    known=sixteen_bits.SIGMOID,
+)
 TANH = Layer("tanh", tanh, by_tape(tanh, {tanh_slope: slope_or_printed}), torch="tanh", jax="numpy.tanh")
-SILU = Layer("silu", layers.silu, by_page(layers.silu), torch="nn.functional.silu", jax="nn.silu")
+SILU = Layer(
+    "silu", layers.silu, by_page(layers.silu), torch="nn.functional.silu", jax="nn.silu", known=sixteen_bits.SILU
+)
 SOFTPLUS = Layer(
     "softplus", layers.softplus, by_page(layers.softplus), torch="nn.functional.softplus", jax=jax_softplus
 )
@@ -119,6 +129,7 @@ GELU = Layer(
     by_page(layers.gelu),
     torch="nn.functional.gelu",
     jax=lambda jax, x, approximate="none": jax.nn.gelu(x, approximate=approximate == "tanh"),  # tanh unless told
+    known=sixteen_bits.GELU,
 )
 LAYERS = (RELU, LEAKY_RELU, ELU, SIGMOID, SILU, SOFTPLUS, GELU)
 TAILS = np.array([-9.0, -5.0, -0.5, -1e-8, 1e-8, 0.5, 6.0, 9.0])

@@ -13,6 +13,7 @@ from refnp.numbers.duals import as_array
 from refnp.numbers.rounding import WIDE, constant, where
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, generator, gradient_of, normal, uniform
 from refnp.verify.judged_pages import by_tape
+from refnp.verify.layers import sixteen_bits
 
 
 def direction_or_any(x, length, n=1):
@@ -58,10 +59,10 @@ def cumprod(x):
     return ad.cumprod(x)
 
 
-ERF = Layer("erf", erf, by_tape(erf), torch="special.erf", jax="scipy.special.erf")
+ERF = Layer("erf", erf, by_tape(erf), torch="special.erf", jax="scipy.special.erf", known=sixteen_bits.ERF)
 ERFC = Layer("erfc", erfc, by_tape(erfc), torch="special.erfc", jax="scipy.special.erfc")
-SINH = Layer("sinh", ad.sinh, by_tape(ad.sinh), torch="sinh", jax="numpy.sinh")
-COSH = Layer("cosh", ad.cosh, by_tape(ad.cosh), torch="cosh", jax="numpy.cosh")
+SINH = Layer("sinh", ad.sinh, by_tape(ad.sinh), torch="sinh", jax="numpy.sinh", known=sixteen_bits.SINH)
+COSH = Layer("cosh", ad.cosh, by_tape(ad.cosh), torch="cosh", jax="numpy.cosh", known=sixteen_bits.COSH)
 ARCTAN = Layer("arctan", ad.arctan, by_tape(ad.arctan), torch="arctan", jax="numpy.arctan")
 VAR = Layer(
     "var",

@@ -12,6 +12,7 @@ from refnp.numbers.duals import as_array
 from refnp.numbers.rounding import Rounded, constant
 from refnp.verify.case import Case, Layer, NotOfferedError, normal
 from refnp.verify.judged_pages import by_tape
+from refnp.verify.layers import sixteen_bits
 
 IN_NUMPY: dict[str, Any] = {"zeros": "constant", "circular": "wrap", "reflect": "reflect", "replicate": "edge"}
 
@@ -98,7 +99,7 @@ CONCATENATE = Layer(
     torch=lambda torch, x, y, *, axis=-1: torch.cat([x, y], axis),
     jax=lambda jax, x, y, *, axis=-1: jax.numpy.concatenate([x, y], axis),
 )
-FLOOR = Layer("floor", ad.floor, floor, torch="floor", jax="numpy.floor")
+FLOOR = Layer("floor", ad.floor, floor, torch="floor", jax="numpy.floor", known=sixteen_bits.FLOOR)
 ROUND = Layer(
     "round",
     lambda x, *, decimals=0: ad.round(x, decimals),
