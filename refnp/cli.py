@@ -196,7 +196,7 @@ def sweep(options: argparse.Namespace) -> int:
     from refnp.studies import sweep
 
     given = {"jobs": options.jobs, "cluster": options.cluster}
-    return sweep.sweep(options.file, **given, status=options.status, table=options.table)
+    return sweep.sweep(options.file, **given, status=options.status, table=options.table, plot=options.plot)
 
 
 def evaluate(options: argparse.Namespace) -> int:
@@ -235,17 +235,15 @@ def evaluate(options: argparse.Namespace) -> int:
 
 def plot(options: argparse.Namespace) -> int:
     """Draw what a trained model predicts, into a file."""
+    from refnp.studies import plotting
     from refnp.studies.trained import open_trained
     from refnp.verify import report
 
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ValueError("plots need matplotlib; python -m pip install 'refnp[study]'")
-    from refnp.studies import plotting
-
+    file = Path(options.out or f"{Path(options.source).stem}.png")
+    plotting.check_drawable(file)
     trained = open_trained(options.source)
     task = options.task or trained.configuration["task"]
-    file = options.out or f"{Path(options.source).stem}.png"
-    report.check_writable(Path(file))
+    report.check_writable(file)
     contexts = tuple(options.contexts)
     plotting.plot(
         trained, task, file, contexts=contexts, samples=options.samples, seed=options.seed, shift=options.shift
@@ -699,6 +697,7 @@ stopped goes on, and what is finished is not run again.""",
             option("file", "FILE", "models, tasks, seeds and steps, as TOML; docs/sweeps/ has one"),
             option("--status", None, "how far each run is, and stop", action="store_true"),
             option("--table", None, "the table of what is finished, and stop", action="store_true"),
+            option("--plot", "OUT", "draw the validations of all runs so far over their steps into OUT, and stop"),
             *SHARED,
         ],
     ),

@@ -10,6 +10,8 @@ others, values at some places are drawn together, and the mean given these too i
 """
 
 import dataclasses
+import importlib.util
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,26 +98,63 @@ def plot(
     Raises ValueError for another kind of file, negative counts or seed, or an infinite shift; OSError if the file
     cannot be written.
     """
-    import matplotlib
-
     check(Path(file), contexts, samples, seed, shift)
     panels = [panel(trained.model, sampler(task), n, samples, seed, shift) for n in contexts]
     about = trained.configuration
     title = f"{about['model']}, {trained.steps} steps on {about['task']}"
     title += "" if about["task"] == task else f", here on {task}"
     title += f", shifted by {shift:g}" if shift else ""
+    saved(lambda: drawing(panels), title, Path(file))
+
+
+def saved(drawn: Callable[[], Any], title: str, file: Path) -> None:
+    """Save a figure under a title."""
+    import matplotlib
+
     with matplotlib.rc_context(STYLE):
-        figure = drawing(panels)
+        figure = drawn()
         figure.suptitle(title, fontsize="medium")
-        figure.savefig(file, dpi=150, metadata={"Date": None} if Path(file).suffix.lower() == ".svg" else None)
+        figure.savefig(file, dpi=150, metadata={"Date": None} if file.suffix.lower() == ".svg" else None)
 
 
-def check(file: Path, contexts: tuple[int, ...], samples: int, seed: int = 0, shift: float = 0.0) -> None:
-    """ValueError for what cannot be drawn."""
+def check_drawable(file: Path) -> None:
+    """ValueError for a file whose name is of no kind that can be drawn, and where there is no matplotlib."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ValueError("plots need matplotlib; python -m pip install 'refnp[study]'")
     if file.suffix.lower() not in FORMATS:
         raise ValueError(
             f"plot: {file} ends in {file.suffix or 'nothing'!r}; give a file that ends in {', '.join(FORMATS)}"
         )
+
+
+def plot_curves(curves: Mapping[str, tuple[Array, Array]], title: str, file: Path) -> None:
+    """Draw curves of several runs each into a file: their mean, from the least to the largest, and each run.
+
+    `curves` are steps (S,) and values (runs, S), by name. Raises ValueError as `check_drawable` does.
+    """
+    check_drawable(file)
+    saved(lambda: drawing_of_curves(curves), title, file)
+
+
+def drawing_of_curves(curves: Mapping[str, tuple[Array, Array]]) -> Any:
+    """The curves over each other as a figure of matplotlib."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.subplots()
+    for name, (steps, values) in curves.items():
+        (line,) = axes.plot(steps, values.mean(0), lw=1.6, label=f"{name}, {len(values)} seeds")
+        axes.fill_between(steps, values.min(0), values.max(0), color=line.get_color(), alpha=0.18, lw=0)
+        axes.plot(steps, values.T, color=line.get_color(), lw=0.5, alpha=0.6)
+    axes.set_xlabel("step")
+    axes.set_ylabel("validation: mean, and from the least to the largest")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def check(file: Path, contexts: tuple[int, ...], samples: int, seed: int = 0, shift: float = 0.0) -> None:
+    """ValueError for what cannot be drawn."""
+    check_drawable(file)
     if not contexts or min(contexts) < 0 or samples < 0:
         raise ValueError(f"plot: contexts are {list(contexts)}, samples {samples}; they must be 0 or more")
     if seed < 0 or not np.isfinite(shift):

@@ -32,11 +32,13 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.tensor import Array
 from refnp.files import write_whole
 from refnp.pieces import in_order, workers_for
-from refnp.studies import evaluation, training
+from refnp.studies import evaluation, plotting, training
 from refnp.studies.registry import MODELS, TASKS, named, sampler
 from refnp.studies.trained import open_trained
+from refnp.training.checkpoint import load
 
 PLACE = "inside"
 SHOWN = ("marginal log-likelihood", "joint log-likelihood", "RMSE")
@@ -138,12 +140,18 @@ def completed(run: Run) -> str:
     return run.name
 
 
-def sweep(file: str, *, jobs: int | None, cluster: str | None, status: bool, table: bool) -> int:
-    """Finish all runs of a file, or show how far they are, or their table; 1 if one has failed."""
+def sweep(
+    file: str, *, jobs: int | None, cluster: str | None, status: bool, table: bool, plot: str | None = None
+) -> int:
+    """Finish all runs of a file, or show how far they are, their table or their curves; 1 if one has failed."""
     found = opened(file)
     runs = found.runs()
     if status:
         print("\n".join(map(state, runs)))
+        return 0
+    if plot is not None:
+        plotting.plot_curves(curves(found), Path(file).stem, Path(plot))
+        print(f"drawn in {plot}")
         return 0
     if not table:
         left = [run for run in runs if run.figures() is None]
@@ -161,6 +169,21 @@ def state(run: Run) -> str:
     if run.figures() is not None:
         return f"{run.name}: finished"
     return f"{run.name}: {training.steps_done(run.study, str(run.checkpoint))} of {run.steps} steps"
+
+
+def curves(found: Sweep) -> dict[str, tuple[Array, Array]]:
+    """Steps (S,) and validations (seeds, S) of every model and task, as far as all seeds that have begun have come."""
+    by_name: dict[str, list[Mapping[str, Array]]] = {}
+    for run in found.runs():
+        if run.checkpoint.exists():
+            by_name.setdefault(f"{run.study.model} on {run.study.task}", []).append(load(run.checkpoint).history)
+    shown = {}
+    for name, own in by_name.items():
+        count = min(len(history.get("validation", ())) for history in own)
+        shown[name] = own[0]["validation step"][:count], np.array([h["validation"][:count] for h in own])
+    if not shown:
+        raise ValueError("no run has a validation yet")
+    return shown
 
 
 def table_of(found: Sweep) -> evaluation.Table:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from refnp.cli import main
-from refnp.studies import sweep
+from refnp.studies import plotting, sweep
+from refnp.training.checkpoint import load
 
 FILE = """
 models = ["cnp"]
@@ -49,6 +50,26 @@ def test_runs_are_finished_once_and_shown_as_a_table(file, capsys):
     assert written == [run.checkpoint.stat().st_mtime_ns for run in runs]
     assert main(["sweep", str(file), "--status"]) == 0
     assert capsys.readouterr().out.splitlines() == [f"cnp on eq, seed {s}: finished" for s in (0, 1)]
+
+
+def test_curves_of_all_seeds_are_drawn(file, capsys):
+    pytest.importorskip("matplotlib")
+    out = file.parent / "curves.svg"
+    assert main(["sweep", str(file), "--plot", str(out)]) == 2
+    assert "no run has a validation yet" in capsys.readouterr().err
+    assert main(["sweep", str(file), "--jobs", "1"]) == 0
+    found = sweep.opened(file)
+    first, _ = (load(run.checkpoint).history for run in found.runs())
+    ((name, (steps, values)),) = sweep.curves(found).items()
+    assert (name, values.shape) == ("cnp on eq", (2, len(steps)))
+    np.testing.assert_array_equal(values[0], first["validation"])
+    axes = plotting.drawing_of_curves({name: (steps, values)}).axes[0]
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), values.mean(0))
+    ends = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert (ends.min(), ends.max()) == (values.min(), values.max())
+    assert main(["sweep", str(file), "--plot", str(out)]) == 0
+    assert "<svg" in out.read_text()
+    assert main(["sweep", str(file), "--plot", "curves.txt"]) == 2
 
 
 def test_a_table_of_what_is_not_finished_says_so(file, capsys):
