@@ -93,6 +93,18 @@ def _signature(cls: type) -> inspect.Signature:
     return inspect.Signature(sorted(in_order, key=lambda p: (p.kind, _is_option(p) and p.default is p.empty)))
 
 
+class _OfClass:
+    """The signature of a class, which its modules do not have: theirs is that of `__call__`."""
+
+    def __init__(self, signature: inspect.Signature):
+        self.signature = signature
+
+    def __get__(self, module: Any, cls: type) -> inspect.Signature:
+        if module is not None:
+            raise AttributeError("__signature__")
+        return self.signature
+
+
 def _is_option(parameter: inspect.Parameter) -> bool:
     return parameter.kind is parameter.KEYWORD_ONLY
 
@@ -106,7 +118,7 @@ class Module:
     _is_bound = False  # True in copies that compute with other values, arrays or Tensors, than their own parameters
 
     def __init_subclass__(cls) -> None:
-        cls.__signature__ = _signature(cls)  # type: ignore[attr-defined]
+        cls.__signature__ = _OfClass(_signature(cls))  # type: ignore[attr-defined]
         if "__init__" in vars(cls) and is_own(cls):
             cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
         if "__call__" in vars(cls):
