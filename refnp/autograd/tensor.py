@@ -220,6 +220,11 @@ class Tensor:
             "or refnp's stack for a list of Tensors"
         )
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if self.node is not None:
+            raise TypeError("a Tensor with history is neither copied nor pickled; use .detach(), which has its values")
+        return super().__reduce_ex__(protocol)
+
     def __repr__(self) -> str:
         values = np.array2string(self.data, precision=6, threshold=20, separator=", ", prefix="Tensor(")
         made = f", from {self.node.operation.__name__}" if self.node else ", leaf" if self.requires_grad else ""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from refnp.autograd.errors import shown
 from refnp.layers.set_convolution import GridOptions
 from refnp.models.attentive import ANP, CANP
 from refnp.models.bootstrap import BANP, BNP
@@ -133,7 +134,7 @@ def fitting(name: str, option: str, value: Any) -> Any:
     default = defaults[option]
     kind, fits = KINDS[type(default)]
     if not fits(value):
-        raise ValueError(f"{name}: {option} is {value!r}; it must be {kind}, such as {json.dumps(default)}")
+        raise ValueError(f"{name}: {option} is {shown(value)}; it must be {kind}, such as {json.dumps(default)}")
     return value
 
 

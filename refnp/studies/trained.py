@@ -65,6 +65,9 @@ def open_trained(source: str | os.PathLike, dtype: DTypeLike | None = None) -> T
     about = configured(file, stored)
     try:
         tasks = sampler(about["task"])
+        dtypes = {array.dtype for array in (*stored.parameters.values(), *stored.weights.values())}
+        if not_real := sorted(str(one) for one in dtypes if one.kind != "f"):
+            raise ValueError(f"its parameters are {', '.join(not_real)}; they must be real numbers")
         dtype = np.result_type(*stored.weights.values()) if dtype is None else dtype
         dx, dy = tasks.places.dx, tasks.outputs
         require_room(about["options"], stored.weights)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Tensor, no_grad
+from refnp.autograd.errors import shown
 from refnp.models.neural_process import NeuralProcess
 from refnp.studies.registry import MODELS, TASKS, Sampler, build, fitting, named, sampler
 from refnp.tasks.gaussian_process import Posterior
@@ -160,7 +161,7 @@ def steps_done(study: Study, checkpoint: str) -> int:
     stored = load(checkpoint)
     was, this = stored.configuration, study.configuration()
     differences = [
-        f"{name} {was.get(name)!r} there, {this[name]!r} here" for name in this if was.get(name) != this[name]
+        f"{name} {shown(was.get(name))} there, {shown(this[name])} here" for name in this if was.get(name) != this[name]
     ]
     if differences or not stored.optimizer_name:
         why = "; ".join(differences) or "a trained model without the state of its run"

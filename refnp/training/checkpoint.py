@@ -39,6 +39,7 @@ from refnp.layers.module import Module
 from refnp.training.optimizers import Optimizer
 
 FORMAT = 1
+MOST_STEPS = 2**53
 GROUPS = ("parameters", "optimizer", "best", "history")
 Arrays = dict[str, Array]
 
@@ -114,8 +115,8 @@ def _numbers(group: str, name: str, array: Array) -> Array:
 
 
 def _whole(array: Array) -> Array:
-    if array.shape or array.dtype.kind not in "iu" or array < 0:
-        raise ValueError(f"step is {_short(array)}; it must be a whole number from 0")
+    if array.shape or array.dtype.kind not in "iu" or not 0 <= array < MOST_STEPS:
+        raise ValueError(f"step is {_short(array)}; it must be a whole number from 0, below {MOST_STEPS}")
     return array
 
 

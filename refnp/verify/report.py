@@ -8,9 +8,12 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from platform import platform
 from typing import Any
 
-from refnp.numbers.rounding import ASSUMED
+import numpy as np
+
+from refnp.numbers.rounding import ASSUMED, judging_precision
 from refnp.verify.judge import (
     CONVENTION,
     DEVIATES,
@@ -21,6 +24,7 @@ from refnp.verify.judge import (
     Judgement,
 )
 from refnp.verify.record import write_whole
+from refnp.version import __version__
 
 WIDTH = 52
 WORDS = {WITHIN: "", CONVENTION: " another convention", KNOWN: " known defect", DEVIATES: " DEVIATES"}
@@ -133,12 +137,14 @@ def summary(rows: list[Judgement], precision: str, seconds: float) -> list[str]:
 
 
 def as_json(rows: Iterable[Judgement], causes: Iterable[Any] | None = None) -> str:
-    """{"rows": […], "causes": […]} in strict JSON, causes where they are given.
+    """{"judge": {…}, "rows": […], "causes": […]} in strict JSON, causes where they are given.
 
-    A number that is not finite is null: a NaN or infinity where there should be none (any verdict beyond the bound), or
-    nothing to measure (ulps of gradients, everything of "skipped").
+    "judge" says who judged: refnp's version and NumPy's, the precision of the reference, the platform. A number that is
+    not finite is null: a NaN or infinity where there should be none (any verdict beyond the bound), or nothing to
+    measure (ulps of gradients, everything of "skipped").
     """
-    found: dict[str, list] = {"rows": [row.as_json() for row in rows]}
+    judge = {"refnp": __version__, "numpy": np.__version__, "reference": judging_precision(), "platform": platform()}
+    found: dict[str, Any] = {"judge": judge, "rows": [row.as_json() for row in rows]}
     if causes is not None:
         found["causes"] = [cause.as_json() for cause in causes]
     return json.dumps(found, indent=1, allow_nan=False)

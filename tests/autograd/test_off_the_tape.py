@@ -1,6 +1,8 @@
 """Ways off the tape are closed, derivatives record by themselves, and arrays have owners."""
 
+import copy
 import math
+import pickle
 import re
 
 import numpy as np
@@ -337,3 +339,12 @@ def test_reductions_in_float16_are_rounded_once(seed):
     for function in (ad.mean, ad.var, ad.std, ad.norm, ad.logsumexp, ad.max):
         exact = function(x.astype(np.float64), 1)
         assert_within(function(x, 1).astype(float), exact, 2**-11 * np.abs(exact) * (1 + 1e-3) + 2.0**-25)
+
+
+@pytest.mark.parametrize("of", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_tensor_with_history_is_not_copied(of):
+    """A leaf is; of a long tape the copy would be as deep as Python's stack."""
+    leaf = Tensor(np.ones(2), requires_grad=True)
+    of(leaf)
+    with pytest.raises(TypeError, match=r"a Tensor with history is neither copied nor pickled; use \.detach\(\)"):
+        of(leaf * 2)

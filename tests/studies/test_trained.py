@@ -123,6 +123,16 @@ def test_an_entry_of_the_configuration_of_another_kind(run, name, value):
         open_trained(resaved(run, configuration=files.load(run).configuration | {name: value}))
 
 
+@pytest.mark.parametrize("group", ["parameters", "best"])
+def test_parameters_that_are_not_real_numbers(run, group):
+    stored = files.load(run)
+    arrays = getattr(stored, group)
+    arrays[next(iter(arrays))] = next(iter(arrays.values())) + 1j
+    files.save(run, stored)
+    with pytest.raises(ValueError, match=r"does not fit this refnp: its parameters are complex128; they must be real"):
+        open_trained(run)
+
+
 def test_without_parameters(run):
     with pytest.raises(ValueError, match=r"run.npz is no checkpoint of `refnp train`: .*there are no parameters"):
         open_trained(resaved(run, parameters={}, best={}))

@@ -178,6 +178,10 @@ FIELDS = {"format": 1, "configuration": "{}", "step": 0, "generator": "", "optim
         (npz(**FIELDS | {"step": np.ones(2, int)}), r"save: step is \[1, 1\]; it must be a whole number from 0"),
         (npz(**FIELDS | {"step": 1.5}), "save: step is 1.5; it must be a whole number from 0"),
         (npz(**FIELDS | {"step": -1}), "save: step is -1; it must be a whole number from 0"),
+        (
+            npz(**FIELDS | {"step": np.uint64(2**63)}),
+            "save: step is 9223372036854775808; it must be a whole number from 0",
+        ),
         (npz(**FIELDS | {"extra": 1}), "save: it has an entry extra, which is none of parameters/NAME"),
         (npz(**FIELDS | {"other/x": 1}), "save: it has an entry other/x, which is none of"),
         (npz(**FIELDS | {"parameters/x": "one"}), "was not written by save.* not numbers"),

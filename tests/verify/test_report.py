@@ -92,7 +92,8 @@ def test_json_is_strict_and_whole(tmp_path):
     assert "NaN" not in text
     assert "Infinity" not in text
     found = json.loads(text)
-    assert list(found) == ["rows"]
+    assert list(found) == ["judge", "rows"]
+    assert [*found["judge"]] == ["refnp", "numpy", "reference", "platform"]
     assert [r["error_over_bound"] for r in found["rows"]] == [0.5, None, None]
     assert len(list(tmp_path.iterdir())) == 1
 
