@@ -66,31 +66,42 @@ def arrays_in_arrays_out(method: Callable) -> Callable:
     return call
 
 
-def options_of(part: type, *, without: tuple[str, ...] = ()) -> Callable:
-    """A constructor whose `**options` go to a part of the module: it takes those of the part, but some."""
+def options_of(part: Callable | None, *, without: tuple[str, ...] = ()) -> Callable:
+    """A constructor whose `**options` go to a part of the module: it takes those of the part, but some.
 
-    def marked(init: Callable) -> Callable:
-        init.part, init.without = part, without  # type: ignore[attr-defined]
-        return init
+    So does a class method that makes a module. Its other options, if the part is None, are those of a subclass alone.
+    """
+
+    def marked(function: Callable) -> Callable:
+        function.part, function.without = part, without  # type: ignore[attr-defined]
+        if function.__name__ != "__init__":
+            function.__signature__ = _signature([function])  # type: ignore[attr-defined]
+        return function
 
     return marked
 
 
-def _signature(cls: type) -> inspect.Signature:
-    """What a module is made of: where a constructor has `**options`, those of the next one, or of a part, as well."""
-    constructors = [vars(base)["__init__"] for base in cls.__mro__[:-1] if "__init__" in vars(base)]
+def _signature(functions: list[Callable]) -> inspect.Signature:
+    """What the first takes: where a function has `**options`, those of the next one, or of a part, as well."""
     taken: list[inspect.Parameter] = []
-    for init in constructors:
-        own = [*inspect.signature(init).parameters.values()][1:]
-        taken += own if init is constructors[0] else filter(_is_option, own)
-        if hasattr(init, "part"):
-            of_part = inspect.signature(init.part).parameters.values()
-            taken += [p for p in of_part if _is_option(p) and p.name not in init.without]
-        if not own or own[-1].kind is not inspect.Parameter.VAR_KEYWORD:
+    for function in functions:
+        own = [*inspect.signature(function).parameters.values()]
+        taken += own if function is functions[0] else filter(_is_option, own)
+        if (part := getattr(function, "part", None)) is not None:
+            of_part = inspect.signature(part).parameters.values()
+            taken += [p for p in of_part if _is_option(p) and p.name not in function.without]  # type: ignore[attr-defined]
+        if own[-1].kind is not inspect.Parameter.VAR_KEYWORD:
             break
     first = {p.name: p for p in reversed(taken) if p.kind is not p.VAR_KEYWORD}  # of two with one name, the first
     in_order = [first.pop(p.name) for p in taken if p.name in first]
     return inspect.Signature(sorted(in_order, key=lambda p: (p.kind, _is_option(p) and p.default is p.empty)))
+
+
+def _of_constructors(cls: type) -> inspect.Signature:
+    """What a module is made of: the signature of its constructor, without self."""
+    constructors = [vars(base)["__init__"] for base in cls.__mro__[:-1] if "__init__" in vars(base)]
+    parameters = [*_signature(constructors).parameters.values()] if constructors else []
+    return inspect.Signature(parameters[1:])
 
 
 class _OfClass:
@@ -118,7 +129,7 @@ class Module:
     _is_bound = False  # True in copies that compute with other values, arrays or Tensors, than their own parameters
 
     def __init_subclass__(cls) -> None:
-        cls.__signature__ = _OfClass(_signature(cls))  # type: ignore[attr-defined]
+        cls.__signature__ = _OfClass(_of_constructors(cls))  # type: ignore[attr-defined]
         if "__init__" in vars(cls) and is_own(cls):
             cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
         if "__call__" in vars(cls):

@@ -36,7 +36,7 @@ from refnp.layers.distributions import Normal
 from refnp.layers.grid import Grid, GridOptions, first_present
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.masked_reductions import numbers
-from refnp.layers.module import Module
+from refnp.layers.module import Module, options_of
 from refnp.layers.set_convolution import SetConvolution, set_convolution
 from refnp.layers.unet import Network, PooledUNet, SimpleCNN, UNet
 from refnp.models.checks import check_deviation, check_finite, check_floor, check_points, check_presence
@@ -207,6 +207,7 @@ class ConvCNP(NeuralProcess):
         return cls(network, dx=dx, dy=dy, encoding=encoding, grid=grid, head=head, rng=rng)
 
     @classmethod
+    @options_of(None)
     def bruinsma(
         cls,
         channels: Sequence[int] = (64,) * 6,

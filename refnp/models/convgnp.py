@@ -24,6 +24,7 @@ from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike
 from refnp.layers.grid import Grid
+from refnp.layers.module import options_of
 from refnp.layers.multivariate_normal import LowRankNormal, MultivariateNormal
 from refnp.layers.unet import Network
 from refnp.models.checks import check_positive_counts
@@ -61,6 +62,7 @@ class ConvGNP(JointNormal, ConvCNP):
         raise ValueError("ConvGNP.gordon: Gordon et al. have no joint prediction; use ConvGNP.bruinsma")
 
     @classmethod
+    @options_of(ConvCNP.bruinsma)
     def bruinsma(cls, channels: Sequence[int] = (64,) * 6, *, rank: int = 64, **options: Any) -> Self:
         """The published model: `construct_convgnp(unet_channels=channels, num_basis_functions=rank)`, neuralprocesses.
 

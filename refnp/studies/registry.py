@@ -116,11 +116,7 @@ def build(
 
 def options_of(name: str) -> dict[str, Any]:
     """The options of a model with their defaults, without those that are functions."""
-    make = named("model", name, MODELS).make
-    parameters = dict(inspect.signature(make).parameters)
-    for base in getattr(getattr(make, "__self__", None), "__mro__", ())[1:]:  # to which a constructor hands its options
-        if hasattr(base, make.__name__) and parameters.pop("options", None) is not None:
-            parameters = {**inspect.signature(getattr(base, make.__name__)).parameters, **parameters}
+    parameters = inspect.signature(named("model", name, MODELS).make).parameters
     defaults = {option: p.default for option, p in parameters.items() if option not in NOT_OPTIONS}
     defaults |= GRID if "grid" in parameters else {}
     return {option: default for option, default in defaults.items() if not callable(default)}

@@ -237,7 +237,7 @@ def test_what_cannot_be_asked():
             ask(arrays[3] * np.nan)
     with pytest.raises(TypeError, match=r"numpy\.random\.default_rng"):
         p.sample(0)
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="the first axis, of components, must hold one"):
         p.marginals(np.random.default_rng(0), 0)
     with pytest.raises(ValueError, match="TNPA: target_x"):
         model(arrays[0], arrays[1], arrays[2][..., :0], mask)

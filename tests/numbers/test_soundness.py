@@ -26,7 +26,12 @@ def test_right_edits_of_softmax_are_proved_and_wrong_ones_are_told_from_them():
 
 @pytest.mark.parametrize("name", CLAIMED)
 def test_no_symmetry_that_an_edited_page_lacks_is_proved(name):
-    counts, unsound = claims_tried(name, TRIED, seed=1)
-    assert not unsound
-    assert counts["holds, proved"] >= len(CLAIMED[name][1]) - 2  # of the page as it is; softmax is not odd
-    assert counts["fails, not proved"] > 0
+    counts = collections.Counter()
+    for seed in range(1, 6):
+        found, unsound = claims_tried(name, TRIED, seed=seed)
+        assert not unsound
+        assert found["holds, proved"] >= len(CLAIMED[name][1]) - 2  # of the page as it is; softmax is not odd
+        counts += found
+        if counts["fails, not proved"]:  # an edit that keeps them all says nothing
+            return
+    pytest.fail(f"no edit of {name} lacks a symmetry: {counts}")

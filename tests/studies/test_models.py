@@ -60,7 +60,7 @@ def test_the_same_seed_gives_the_same_weights(name):
         ("cnp", "hidden", True, "hidden is True; it must be a whole number"),
         ("canp", "before", 2.5, "before is 2.5; it must be a whole number or null, such as null"),
         ("cnp", "floor", "low", "floor is 'low'; it must be a number, such as 0.0"),
-        ("convcnp", "margin", -1, "margin -1 not negative|margin -1 must"),
+        ("convcnp", "margin", -1, "margin is -1; it must be 0 or positive"),
         ("tnpd", "flag", 1, "flag is 1; it must be true or false, such as false"),
         ("tnpnd", "covariance", 3, 'covariance is 3; it must be a word, such as "low_rank"'),
         ("tetnp", "kernel", [4, 0.5], r"kernel is \[4, 0.5\]; it must be a list of whole numbers, such as \[32, 32\]"),
