@@ -230,6 +230,7 @@ class FlatFunction:
         return np.concatenate([a.ravel() for _, a in floating])
 
 
+@np.errstate(under="ignore")
 def _scale(part: Array) -> float:
     """The size of an array's elements, to a power of two; 1 for an array of zeros."""
     largest = float(np.max(np.abs(part), initial=0.0))

@@ -52,6 +52,7 @@ def joined(x, y, axis):
 KERNELS: Parts = {solved: kernels.solved, factor_of: kernels.factor_of}
 
 
+@np.errstate(all="ignore")
 def refuse_covariance(name: str, argument: str, factor: Array) -> None:
     """ValueError for a matrix that is symmetric, within the rounding of products, and not diagonal: no factor is.
 

@@ -156,7 +156,14 @@ class ImageClassifier(Module):
         )
         self.output = Linear(features, classes, rng=rng)
 
-    def __call__(self, images, *, token_mask=None, rng=None, weights=None):
+    def __call__(
+        self,
+        images: Array | Tensor,
+        *,
+        token_mask: ArrayLike | None = None,
+        rng: np.random.Generator | None = None,
+        weights: list | None = None,
+    ) -> Array | Tensor:
         if images.ndim != 4 or tuple(images.shape[-2:]) != self.size:
             raise ValueError(f"ImageClassifier: images have shape {images.shape}; they must be (B, C, *{self.size})")
         tokens = self.tokens(images)  # (B, N, D)
