@@ -39,7 +39,7 @@ from refnp.layers.module import Module
 from refnp.training.optimizers import Optimizer
 
 FORMAT = 1
-MOST_STEPS = 2**53
+MOST_STEPS = 2**63
 GROUPS = ("parameters", "optimizer", "best", "history")
 Arrays = dict[str, Array]
 
