@@ -151,8 +151,11 @@ class Declaration:
             if argument.below not in below or not isinstance(values, np.ndarray) or values.dtype.kind not in "iu":
                 continue
             most, said = below[argument.below]
+            wrong = (values < 0) | (values >= most)
+            if not wrong.any():  # nearly always
+                continue
             but = given.get(argument.excepted, self.defaults.get(argument.excepted))
-            wrong = ((values < 0) | (values >= most)) & (True if but is None else values != but)
+            wrong &= True if but is None else values != but
             if wrong.any():
                 at, also = np.argwhere(wrong)[0].tolist(), f", or {argument.excepted}" * bool(argument.excepted)
                 must = f"use 0 to {most - 1}{also}{argument.remark}"

@@ -118,7 +118,7 @@ SIGMOID = Layer(
 )
 TANH = Layer("tanh", tanh, by_tape(tanh, {tanh_slope: slope_or_printed}), torch="tanh", jax="numpy.tanh")
 SILU = Layer(
-    "silu", layers.silu, by_page(layers.silu), torch="nn.functional.silu", jax="nn.silu", known=sixteen_bits.SILU
+    "silu", layers.silu, by_page(layers.silu), torch="nn.functional.silu", jax="nn.silu", known=sixteen_bits.SIGMOID
 )
 SOFTPLUS = Layer(
     "softplus", layers.softplus, by_page(layers.softplus), torch="nn.functional.softplus", jax=jax_softplus

@@ -100,16 +100,13 @@ GELU = of_outputs(
     f"float32 {HALF}",
     equation=gelu_of_large,
 )
-SIGMOID, SILU = (
-    of_outputs(
-        "JAX",
-        "sigmoid in float16: overflow of exp",
-        "sigmoid takes 1/(1 + e⁻ˣ) in float16, where e⁻ˣ overflows from −11.1 on: it is 0 there",
-        "float16",
-        computed_in="float16",
-        parts={logistic: quotient_logistic, logistic_slope: lambda x: quotient_logistic(x) * quotient_logistic(-x)},
-    )
-    for _ in range(2)
+SIGMOID = of_outputs(  # of SiLU as well, which takes it
+    "JAX",
+    "sigmoid in float16: overflow of exp",
+    "sigmoid takes 1/(1 + e⁻ˣ) in float16, where e⁻ˣ overflows from −11.1 on: it is 0 there",
+    "float16",
+    computed_in="float16",
+    parts={logistic: quotient_logistic, logistic_slope: lambda x: quotient_logistic(x) * quotient_logistic(-x)},
 )
 EXPM1, ELU = (
     of_outputs(
