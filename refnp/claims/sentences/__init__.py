@@ -16,18 +16,7 @@ here are the sentences between the equations.
 """
 
 from refnp.claims.sentences import attention, convcnp, neural_processes, positions, transformer
-from refnp.claims.sentences.register import (
-    CONDITION,
-    FALSE,
-    TRUE,
-    UNSEEN,
-    Finding,
-    Sentence,
-    control,
-    fails,
-    holds,
-    sentence,
-)
+from refnp.claims.sentences.register import CONDITION, FALSE, TRUE, UNSEEN, Finding, Sentence, control, fails, holds
 
 PAGES = (attention, positions, transformer, neural_processes, convcnp)
 

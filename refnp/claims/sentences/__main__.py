@@ -16,7 +16,8 @@ from refnp.verify.record import write_whole
 
 DOCS = Path(__file__).parents[3] / "docs"
 TEST = "../tests/claims/test_sentences.py"
-ROWS = {row.name: row for page in PAGES for row in page.ROWS}
+ROWS_OF = {page: [row for row in vars(page).values() if isinstance(row, Sentence)] for page in PAGES}
+ROWS = {row.name: row for rows in ROWS_OF.values() for row in rows}
 
 
 @cache
@@ -65,7 +66,7 @@ def page() -> str:
     heading = ["row", "claim", "said in", "verdict", "measured", "other tests"]
     for one in PAGES:
         title = (one.__doc__ or "").partition("\n")[0].removeprefix("What the texts say of ").rstrip(".")
-        parts += [f"## {title[0].upper()}{title[1:]}", table(heading, [cells(row) for row in one.ROWS])]
+        parts += [f"## {title[0].upper()}{title[1:]}", table(heading, [cells(row) for row in ROWS_OF[one]])]
     parts += experiments()
     undecided = [[f"{text} §{section}", f'"{words}"', why] for text, section, words, why in NOT_DECIDED]
     parts += ["## What no experiment decides", table(["said in", "words", "why"], undecided)]

@@ -3,21 +3,7 @@
 import numpy as np
 
 from refnp.claims.sentences.measuring import drawn, largest, listed
-from refnp.claims.sentences.register import (
-    ATTENTION,
-    CONDITION,
-    DRAFT_1,
-    DRAFT_2,
-    FALSE,
-    FINAL,
-    TRANSFORMER,
-    TRUE,
-    Sentence,
-    control,
-    fails,
-    holds,
-    sentence,
-)
+from refnp.claims.sentences.register import control, fails, false, holds, true, true_if
 from refnp.layers import MultiHeadAttention, attention, column_attention, softmax
 from refnp.layers.attention import attention_scores, attention_with_weights
 from refnp.layers.masks import window
@@ -31,12 +17,10 @@ def entropy(weights: np.ndarray) -> float:
     return float(-(weights * np.log(np.maximum(weights, 1e-300))).sum(-1).mean())
 
 
-@sentence(
+@true_if(
     'scores are divided by √d_k "to prevent the softmax from saturating"',
-    (DRAFT_1, "1.3"),
-    (FINAL, "1.3"),
-    verdict=CONDITION,
-    says="features are independent with variance 1, as at the start of training",
+    "first draft 1.3; Sivaraya (2023) 1.3",
+    "features are independent with variance 1, as at the start of training",
 )
 def scaled_scores():
     """The entropy of the weights of 256 queries over 64 keys, of at most log 64 = 4.16 nats, against d."""
@@ -57,13 +41,10 @@ def scaled_scores():
     ]
 
 
-@sentence(
+@true_if(
     'the dot product is a "similarity"; a_i says how "close" q and k_i are',
-    (DRAFT_1, "1.3"),
-    (FINAL, "1.3"),
-    (ATTENTION, "10-14"),
-    verdict=CONDITION,
-    says="keys have one length; a longer key fits better than the query itself",
+    "first draft 1.3; Sivaraya (2023) 1.3; Attention Notes 10-14",
+    "keys have one length; a longer key fits better than the query itself",
 )
 def closeness():
     """Whether the key with the largest score is the nearest one, of 64 in 8 dimensions, for 1000 queries."""
@@ -85,14 +66,10 @@ def closeness():
     ]
 
 
-@sentence(
+@true_if(
     'the softmax makes "the rows sum to 1", α_i ≥ 0; so do those of the RNN\'s attention',
-    (DRAFT_1, "1.3"),
-    (FINAL, "1.3"),
-    (ATTENTION, "10-14"),
-    (TRANSFORMER, "Self-Attention"),
-    verdict=CONDITION,
-    says="a query may attend to at least one key",
+    "first draft 1.3; Sivaraya (2023) 1.3; Attention Notes 10-14; Transformer Notes Self-Attention",
+    "a query may attend to at least one key",
 )
 def weights_of_a_row():
     """Row sums under random masks, and of a row that hides all."""
@@ -114,11 +91,10 @@ def weights_of_a_row():
     ]
 
 
-@sentence(
+@true_if(
     "correlation is linear, attention is not",
-    (ATTENTION, "10-13"),
-    verdict=CONDITION,
-    says="of queries and keys; in the values attention is linear too",
+    "Attention Notes 10-13",
+    "of queries and keys; in the values attention is linear too",
 )
 def attention_is_not_linear():
     """Superposition, f(a + b) − f(a) − f(b), in each argument."""
@@ -136,11 +112,7 @@ def attention_is_not_linear():
     ]
 
 
-@sentence(
-    'queries and keys "compare", values are what "we want to output"',
-    (FINAL, "1.3"),
-    verdict=TRUE,
-)
+@true('queries and keys "compare", values are what "we want to output"', "Sivaraya (2023) 1.3")
 def comparing_and_giving():
     """Which arguments the weights depend on."""
     q, k, v, other = drawn((5, 4), (6, 4), (6, 3), (6, 3))
@@ -152,7 +124,7 @@ def comparing_and_giving():
     ]
 
 
-@sentence('the output is a "convex combination of v_i"', (ATTENTION, "10-14"), verdict=TRUE)
+@true('the output is a "convex combination of v_i"', "Attention Notes 10-14")
 def convex_combination():
     """Whether outputs are between the least and the largest value of each feature."""
     q, k, v = drawn((1000, 8), (KEYS, 8), (KEYS, 3))
@@ -167,7 +139,7 @@ def convex_combination():
     ]
 
 
-@sentence('"−1 ≤ cosine similarity ≤ 1"', (ATTENTION, "10-15"), verdict=TRUE)
+@true('"−1 ≤ cosine similarity ≤ 1"', "Attention Notes 10-15")
 def cosine_is_bounded():
     """The scores, and how far from even the weights can be."""
     q, k = drawn((1000, 8), (KEYS, 8))
@@ -187,14 +159,11 @@ def cosine_is_bounded():
     ]
 
 
-@sentence(
+@false(
     "V·softmax(Kᵀq), printed where the score is kᵀq/√d; and Σ exp(q·k)/Σ beside softmax(QKᵀ/√d)",
-    (ATTENTION, "10-15"),
-    (ATTENTION, "10-16"),
-    (TRANSFORMER, "Self-Attention"),
-    verdict=FALSE,
-    says="the printed forms lack √d: they are the same for d = 1 only",
-    tests=("tests/layers/test_attention.py",),
+    "Attention Notes 10-15, 10-16; Transformer Notes Self-Attention",
+    "the printed forms lack √d: they are the same for d = 1 only",
+    tests="tests/layers/test_attention.py",
 )
 def missing_root():
     """The printed form against the stated one."""
@@ -211,13 +180,10 @@ def missing_root():
     ]
 
 
-@sentence(
+@true_if(
     '"\'normal\' attention infers what the most important word is"; self-attention "relationships between the words"',
-    (DRAFT_1, "1.3"),
-    (DRAFT_2, "1.3"),
-    (FINAL, "1.3"),
-    verdict=CONDITION,
-    says='"normal" attention has one query; Bahdanau\'s has one for each word of the output',
+    "first draft 1.3; second draft 1.3; Sivaraya (2023) 1.3",
+    '"normal" attention has one query; Bahdanau\'s has one for each word of the output',
 )
 def one_query_or_many():
     """How many different rows of weights there are for eight words."""
@@ -236,11 +202,10 @@ def one_query_or_many():
 FOX = ["The", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog"]
 
 
-@sentence(
+@true_if(
     "fox and jumps, brown and fox have strong attention, quick and dog weak",
-    (FINAL, "1.3"),
-    verdict=CONDITION,
-    says="the weights are made or trained so; attention itself prefers no pair",
+    "Sivaraya (2023) 1.3",
+    "the weights are made or trained so; attention itself prefers no pair",
 )
 def fox_and_jumps():
     """Weights of given pairs, with maps made for them and with 200 random ones, words one-hot."""
@@ -265,11 +230,10 @@ def fox_and_jumps():
     ]
 
 
-@sentence(
+@true_if(
     '"the model only learns one attention relationship"; heads learn "many different"',
-    (FINAL, "1.4"),
-    verdict=CONDITION,
-    says="the heads' maps differ",
+    "Sivaraya (2023) 1.4",
+    "the heads' maps differ",
 )
 def heads_differ():
     """What one head cannot give: feature 1 of one word beside feature 2 of another."""
@@ -301,12 +265,11 @@ def head_weights(layer: MultiHeadAttention, x: np.ndarray) -> np.ndarray:
     return layer(x, return_weights=True)[1]
 
 
-@sentence(
+@false(
     'heads are "stacked on to of each other" and multiplied by W_O (h d_v, D)',
-    (FINAL, "1.4"),
-    verdict=FALSE,
-    says="side by side, along the features",
-    tests=("tests/layers/test_multi_head.py",),
+    "Sivaraya (2023) 1.4",
+    "side by side, along the features",
+    tests="tests/layers/test_multi_head.py",
 )
 def heads_side_by_side():
     """Shapes: three heads of 5 tokens and width 4, and W_O (12, 8)."""
@@ -320,11 +283,10 @@ def heads_side_by_side():
     ]
 
 
-@sentence(
+@false(
     "Attention(W_i^Q Q, W_i^K K, W_i^V V) = softmax(QKᵀ/√d_k)V",
-    (TRANSFORMER, "Multi-Head Attention"),
-    verdict=FALSE,
-    says="the right side has none of the maps of the left",
+    "Transformer Notes Multi-Head Attention",
+    "the right side has none of the maps of the left",
 )
 def maps_dropped():
     """Both sides, for random maps and for the identity."""
@@ -337,11 +299,10 @@ def maps_dropped():
     ]
 
 
-@sentence(
+@true_if(
     '"neighboring words" give a word\'s context "by summing the word values"',
-    (TRANSFORMER, "Self-Attention"),
-    verdict=CONDITION,
-    says="a window hides the others; attention itself reaches all words alike, and weighs the sum",
+    "Transformer Notes Self-Attention",
+    "a window hides the others; attention itself reaches all words alike, and weighs the sum",
 )
 def neighbours():
     """How far a word 30 places away changes the output, of 61 words."""
@@ -361,11 +322,10 @@ def neighbours():
     ]
 
 
-@sentence(
+@true_if(
     '"Convolutional Neural Network style of processing"; "Attention + CNN"',
-    (TRANSFORMER, "Intuition"),
-    verdict=CONDITION,
-    says="each head attends to one offset alone; then multi-head attention is a convolution",
+    "Transformer Notes Intuition",
+    "each head attends to one offset alone; then multi-head attention is a convolution",
 )
 def attention_as_convolution():
     """A convolution of width 3 as three heads with scores that depend on the offset, on a ring of 12 places."""
@@ -383,6 +343,3 @@ def attention_as_convolution():
         holds(sharp < 1e-12, "scores 50 higher at the head's offset: equal to the convolution, to 1e-12"),
         fails(soft > 0.1, f"scores 1 higher: off by up to {soft:.1f}"),
     ]
-
-
-ROWS = tuple(value for value in vars().values() if isinstance(value, Sentence))

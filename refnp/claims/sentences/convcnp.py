@@ -5,17 +5,7 @@ import numpy as np
 from refnp.autograd import concatenate, no_grad
 from refnp.autograd.primitives import raw
 from refnp.claims.sentences.measuring import drawn, generator, largest, listed
-from refnp.claims.sentences.register import (
-    CONDITION,
-    FALSE,
-    FINAL,
-    TRUE,
-    Sentence,
-    control,
-    fails,
-    holds,
-    sentence,
-)
+from refnp.claims.sentences.register import control, fails, false, holds, true, true_if
 from refnp.layers import MLP, Linear, convolution, set_convolution, softplus
 from refnp.layers.set_convolution import Grid, GridOptions
 from refnp.models import CNP, ConvCNP
@@ -51,11 +41,10 @@ class Product(Kernel):
         return 1.0
 
 
-@sentence(
+@true_if(
     'if inputs are shifted, outputs should be shifted "in the same way"; data ask for it',
-    (FINAL, "4.1"),
-    verdict=CONDITION,
-    says="the process is stationary; the exact prediction of another is not equivariant",
+    "Sivaraya (2023) 4.1",
+    "the process is stationary; the exact prediction of another is not equivariant",
 )
 def equivariance_of_the_truth():
     """The exact posterior's mean of a task and of the task shifted by 4, of an EQ process and of random lines."""
@@ -70,11 +59,10 @@ def equivariance_of_the_truth():
     ]
 
 
-@sentence(
+@true(
     '"CNPs do not have this property", the ConvCNP adds it "by utilizing" that of CNNs',
-    (FINAL, "4.1"),
-    verdict=TRUE,
-    tests=("tests/models/test_convcnp.py",),
+    "Sivaraya (2023) 4.1",
+    tests="tests/models/test_convcnp.py",
 )
 def cnp_and_convcnp():
     """Predictions of the shipped models on a task and on the task shifted by 4."""
@@ -87,12 +75,11 @@ def cnp_and_convcnp():
     ]
 
 
-@sentence(
+@true_if(
     'ConvCNPs use CNNs, "more specifically the UNet architecture"',
-    (FINAL, "4.2"),
-    verdict=CONDITION,
-    says="of one published model; the other is a stack without strides, which respects smaller shifts",
-    tests=("tests/models/test_convcnp.py",),
+    "Sivaraya (2023) 4.2",
+    "of one published model; the other is a stack without strides, which respects smaller shifts",
+    tests="tests/models/test_convcnp.py",
 )
 def unet_or_not():
     """Shifts by one place of the grid, 1/64, and by a block of the U-Net, 64 places."""
@@ -104,11 +91,10 @@ def unet_or_not():
     ]
 
 
-@sentence(
+@true(
     '"Functional embeddings" have "a trivial translation equivariance", a vector has not',
-    (FINAL, "4.2.1"),
-    verdict=TRUE,
-    tests=("tests/layers/test_set_convolution_symmetries.py",),
+    "Sivaraya (2023) 4.2.1",
+    tests="tests/layers/test_set_convolution_symmetries.py",
 )
 def functional_embedding():
     """The set convolution at shifted places, and the CNP's vector."""
@@ -127,11 +113,10 @@ def functional_embedding():
     ]
 
 
-@sentence(
+@true(
     'SetConv is "a generalization of the convolution operation" on sets',
-    (FINAL, "4.2.1"),
-    verdict=TRUE,
-    tests=("tests/layers/test_set_convolution.py",),
+    "Sivaraya (2023) 4.2.1",
+    tests="tests/layers/test_set_convolution.py",
 )
 def generalised_convolution():
     """On evenly spaced points it is a discrete convolution; and it adds up over sets."""
@@ -155,11 +140,10 @@ def generalised_convolution():
     ]
 
 
-@sentence(
+@true_if(
     'SetConv "outputs a continuous function"; it "can be queried at any point"',
-    (FINAL, "4.2.1"),
-    verdict=CONDITION,
-    says="the kernel is continuous",
+    "Sivaraya (2023) 4.2.1",
+    "the kernel is continuous",
 )
 def continuous_function():
     """The largest jump between places 1e-6 apart, of an EQ kernel and of a box."""
@@ -179,11 +163,10 @@ def continuous_function():
     ]
 
 
-@sentence(
+@false(
     'K "measures the distance between" x and the data point',
-    (FINAL, "4.2.1"),
-    verdict=FALSE,
-    says="it measures closeness: largest where the distance is 0",
+    "Sivaraya (2023) 4.2.1",
+    "it measures closeness: largest where the distance is 0",
 )
 def kernel_is_closeness():
     """The kernel at distances 0, 1, 2 and 4 length scales."""
@@ -195,11 +178,10 @@ def kernel_is_closeness():
     ]
 
 
-@sentence(
+@true(
     'without the 1, the model cannot "distinguish between an observed datapoint and an unobserved datapoint"',
-    (FINAL, "4.2.1"),
-    verdict=TRUE,
-    tests=("tests/layers/test_set_convolution.py",),
+    "Sivaraya (2023) 4.2.1",
+    tests="tests/layers/test_set_convolution.py",
 )
 def density_channel():
     """The embedding of one point with y = 0 and of no points."""
@@ -214,12 +196,11 @@ def density_channel():
     ]
 
 
-@sentence(
+@true_if(
     'weights depend on "the relative distance", "which means that the model is translation equivariant"',
-    (FINAL, "4.2.1"),
-    verdict=CONDITION,
-    says="shifts are multiples of the grid's spacing times the network's total stride, and the grid moves along",
-    tests=("tests/models/test_convcnp.py", "tests/layers/test_set_convolution_grid.py"),
+    "Sivaraya (2023) 4.2.1",
+    "shifts are multiples of the grid's spacing times the network's total stride, and the grid moves along",
+    tests="tests/models/test_convcnp.py, tests/layers/test_set_convolution_grid.py",
 )
 def equivariance_of_the_model():
     """A small ConvCNP without strides, shifted by 4, by half a place, and by 4 with a grid that stays."""
@@ -233,11 +214,10 @@ def equivariance_of_the_model():
     ]
 
 
-@sentence(
+@true(
     '"the order of the datapoints does not matter"',
-    (FINAL, "4.2.1"),
-    verdict=TRUE,
-    tests=("tests/layers/test_set_convolution_symmetries.py",),
+    "Sivaraya (2023) 4.2.1",
+    tests="tests/layers/test_set_convolution_symmetries.py",
 )
 def order_of_points():
     """The embedding of points in another order, with their values and without."""
@@ -255,11 +235,10 @@ def order_of_points():
     ]
 
 
-@sentence(
+@true(
     'samples "at evenly spaced points" turn data into "a on-grid format", which a CNN needs',
-    (FINAL, "4.2.1"),
-    verdict=TRUE,
-    tests=("tests/layers/test_set_convolution_grid.py",),
+    "Sivaraya (2023) 4.2.1",
+    tests="tests/layers/test_set_convolution_grid.py",
 )
 def discretised():
     """The embedding read on grids of 4 to 64 places a unit: what linear interpolation loses between places."""
@@ -281,12 +260,11 @@ def discretised():
     ]
 
 
-@sentence(
+@false(
     'the CNN\'s output becomes a function again "by using the SetConv operation" (eq. 10)',
-    (FINAL, "4.2.1"),
-    verdict=FALSE,
-    says="without the 1 of eq. 10, whose sum over the grid is nearly the same everywhere",
-    tests=("tests/models/test_convcnp.py",),
+    "Sivaraya (2023) 4.2.1",
+    "without the 1 of eq. 10, whose sum over the grid is nearly the same everywhere",
+    tests="tests/models/test_convcnp.py",
 )
 def read_out():
     """The density of 257 evenly spaced places, read at any x."""
@@ -300,11 +278,10 @@ def read_out():
     ]
 
 
-@sentence(
+@false(
     'the decoder is an MLP of "the output of the encoder and the target set"',
-    (FINAL, "4.3"),
-    verdict=FALSE,
-    says="of the output of the encoder alone, as eq. 12 has it; the target's x would break translation equivariance",
+    "Sivaraya (2023) 4.3",
+    "of the output of the encoder alone, as eq. 12 has it; the target's x would break translation equivariance",
 )
 def decoder_of_targets():
     """A read-out of R(x_t), and one of [R(x_t), x_t], shifted by 4."""
@@ -326,12 +303,11 @@ def decoder_of_targets():
     ]
 
 
-@sentence(
+@true_if(
     'the MLP "outputs the mean and variance"',
-    (FINAL, "4.3"),
-    verdict=CONDITION,
-    says="a positive function follows; what an MLP gives may be negative",
-    tests=("tests/models/test_convcnp.py",),
+    "Sivaraya (2023) 4.3",
+    "a positive function follows; what an MLP gives may be negative",
+    tests="tests/models/test_convcnp.py",
 )
 def positive_variance():
     """Signs of the second output of a random MLP at 1000 inputs, before and after log(1 + eˢ)."""
@@ -340,6 +316,3 @@ def positive_variance():
         holds((softplus(s) > 0).all(), "log(1 + eˢ) of it is positive at all of 1000 inputs"),
         fails((s < 0).any(), f"it is negative at {(s < 0).mean():.0%} of them"),
     ]
-
-
-ROWS = tuple(value for value in vars().values() if isinstance(value, Sentence))

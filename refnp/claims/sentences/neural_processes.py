@@ -8,18 +8,7 @@ import numpy as np
 from refnp.autograd import no_grad
 from refnp.autograd.primitives import raw
 from refnp.claims.sentences.measuring import drawn, generator, largest, listed
-from refnp.claims.sentences.register import (
-    CONDITION,
-    FALSE,
-    FINAL,
-    TRUE,
-    UNSEEN,
-    Sentence,
-    control,
-    fails,
-    holds,
-    sentence,
-)
+from refnp.claims.sentences.register import control, fails, false, holds, not_reproduced, true, true_if
 from refnp.layers.distributions import Normal
 from refnp.layers.positions.absolute import sinusoidal
 from refnp.models import CNP, TNPA, TNPD, Encoder, LatentNP, autoregressive_mask, diagonal_mask
@@ -51,12 +40,10 @@ def answer(model, task: Task) -> np.ndarray:
 SIZES: dict[str, Any] = {"features": 16, "heads": 2, "hidden": 32, "layers": 2}
 
 
-@sentence(
+@true_if(
     '"an expansion of Gaussian Processes using Neural Networks"',
-    (FINAL, "2"),
-    (FINAL, "2.2"),
-    verdict=CONDITION,
-    says="in form: any targets, each with its distribution; conditionals need not fit together as a process's do",
+    "Sivaraya (2023) 2, 2.2",
+    "in form: any targets, each with its distribution; conditionals need not fit together as a process's do",
 )
 def expansion_of_gaussian_processes():
     """A target beside others, and the chain rule in two orders, of the shipped CNP and of the exact posterior."""
@@ -80,12 +67,7 @@ def expansion_of_gaussian_processes():
     ]
 
 
-@sentence(
-    '"learning to learn", new tasks "quickly", from "a small number of examples"',
-    (FINAL, "2"),
-    (FINAL, "2.1"),
-    verdict=TRUE,
-)
+@true('"learning to learn", new tasks "quickly", from "a small number of examples"', "Sivaraya (2023) 2, 2.1")
 def new_tasks():
     """RMSE on 64 new tasks of the shipped TNP-D, and of random weights, from 2, 8 and 32 context points."""
     tasks = sampler("rbf")
@@ -106,13 +88,10 @@ def new_tasks():
     ]
 
 
-@sentence(
+@true_if(
     '"trained on a context dataset", a set of pairs; "on a set of tasks"',
-    (FINAL, "2"),
-    (FINAL, "2.1"),
-    (FINAL, "3.2"),
-    verdict=CONDITION,
-    says="many data sets; from one alone it learns that one function",
+    "Sivaraya (2023) 2, 2.1, 3.2",
+    "many data sets; from one alone it learns that one function",
 )
 def many_data_sets():
     """A small CNP, 150 steps on parts of one data set, and on new data sets: log-likelihood per target."""
@@ -140,7 +119,7 @@ def many_data_sets():
     ]
 
 
-@sentence('the target set has "the inputs only"', (FINAL, "2.1"), verdict=TRUE)
+@true('the target set has "the inputs only"', "Sivaraya (2023) 2.1")
 def inputs_only():
     """Whether predictions depend on the outputs of targets."""
     task, model = toy(), CNP(hidden=16, rng=generator())
@@ -154,11 +133,10 @@ def inputs_only():
     ]
 
 
-@sentence(
+@false(
     'a CNP generates "a stochastic representation of the training dataset"',
-    (FINAL, "2.2"),
-    verdict=FALSE,
-    says="its representation is a function of the context; the prediction is a distribution",
+    "Sivaraya (2023) 2.2",
+    "its representation is a function of the context; the prediction is a distribution",
 )
 def stochastic_representation():
     """The representation of one context, twice; and draws of a latent z."""
@@ -175,12 +153,11 @@ def stochastic_representation():
     ]
 
 
-@sentence(
+@true_if(
     'CNPs work "efficiently with low computational complexity"',
-    (FINAL, "2.2"),
-    verdict=CONDITION,
-    says="there are many points: the cost is in proportion to them; for few the exact posterior is cheaper",
-    tests=("tests/studies/test_experiments.py",),
+    "Sivaraya (2023) 2.2",
+    "there are many points: the cost is in proportion to them; for few the exact posterior is cheaper",
+    tests="tests/studies/test_experiments.py",
 )
 def low_cost():
     """Multiply-adds of a prediction for M targets from M context points: the degree in M, and the number."""
@@ -200,12 +177,11 @@ def low_cost():
     ]
 
 
-@sentence(
+@true_if(
     '"CNPs are unable to generate coherent sample paths"',
-    (FINAL, "2.2"),
-    verdict=CONDITION,
-    says="each target is drawn by itself; told what it drew before, a CNP draws values that hang together, too loosely",
-    tests=("tests/models/test_joint.py",),
+    "Sivaraya (2023) 2.2",
+    "each target is drawn by itself; told what it drew before, a CNP draws values that hang together, too loosely",
+    tests="tests/models/test_joint.py",
 )
 def cnp_paths():
     """Neighbours .1 apart, over 64 draws of the shipped CNP, noise included, on 8 tasks with 4 context points."""
@@ -227,12 +203,11 @@ def cnp_paths():
     ]
 
 
-@sentence(
+@true_if(
     'latent NPs "are able to generate coherent sample paths", by a latent variable z',
-    (FINAL, "2.3"),
-    verdict=CONDITION,
-    says="a path is the mean given z; in the shipped one the noise of each value hides most of what z says",
-    tests=("tests/models/test_latent.py",),
+    "Sivaraya (2023) 2.3",
+    "a path is the mean given z; in the shipped one the noise of each value hides most of what z says",
+    tests="tests/models/test_latent.py",
 )
 def latent_paths():
     """The same, of the shipped latent NP: one z for a whole path, and another z for each target."""
@@ -248,12 +223,11 @@ def latent_paths():
     ]
 
 
-@sentence(
+@true_if(
     'latent NPs "have intractable likelihoods"',
-    (FINAL, "3.1"),
-    verdict=CONDITION,
-    says="the decoder is not linear in z; for a linear one with constant σ the integral is known",
-    tests=("tests/models/test_latent.py",),
+    "Sivaraya (2023) 3.1",
+    "the decoder is not linear in z; for a linear one with constant σ the integral is known",
+    tests="tests/models/test_latent.py",
 )
 def intractable_likelihood():
     """log p(y) = log ∫ N(y; g(z), s²) N(z; 0, 1) dz by sums over a fine grid of z, against the Gaussian formula."""
@@ -280,12 +254,11 @@ def intractable_likelihood():
     ]
 
 
-@sentence(
+@true_if(
     'the "ELBO can be a poor approximation of the true likelihood"',
-    (FINAL, "3.1"),
-    verdict=CONDITION,
-    says="the posterior of the model is not the true one",
-    tests=("tests/models/test_latent.py",),
+    "Sivaraya (2023) 3.1",
+    "the posterior of the model is not the true one",
+    tests="tests/models/test_latent.py",
 )
 def poor_bound():
     """log p(y) of y = z + noise, known, against the bounds with right and wrong posteriors; 4000 draws."""
@@ -311,12 +284,11 @@ def poor_bound():
     ]
 
 
-@sentence(
+@true(
     'latent NPs "tend to underfit the data"; attention "allows the model to capture the complexity"',
-    (FINAL, "3.1"),
-    verdict=TRUE,
-    says="CNPs underfit as much: it is the one vector for the context",
-    tests=("tests/studies/test_experiments.py",),
+    "Sivaraya (2023) 3.1",
+    "CNPs underfit as much: it is the one vector for the context",
+    tests="tests/studies/test_experiments.py",
 )
 def underfitting():
     """RMSE at a task's own context points over the exact posterior's: the median, as kept and on 32 tasks."""
@@ -335,12 +307,11 @@ def underfitting():
     ]
 
 
-@sentence(
+@true_if(
     'attention as in attentive NPs "tends to make overconfident predictions"',
-    (FINAL, "3.1"),
-    verdict=CONDITION,
-    says="functions are of a kind that was never trained on; TNPs are overconfident there too, less so",
-    tests=("tests/studies/test_experiments.py",),
+    "Sivaraya (2023) 3.1",
+    "functions are of a kind that was never trained on; TNPs are overconfident there too, less so",
+    tests="tests/studies/test_experiments.py",
 )
 def overconfidence():
     """Targets in the 90 % interval of the shipped ANP: on its task, and on periodic functions; and of TNP-D, of CNP."""
@@ -363,12 +334,11 @@ def overconfidence():
     ]
 
 
-@sentence(
+@not_reproduced(
     'attentive NPs have "poor performance on sequential decision-making problems"',
-    (FINAL, "3.1"),
-    verdict=UNSEEN,
-    says="in optimisation an ANP has half as much regret again as TNP-D, CANP has not; in the bandit both are alike",
-    tests=("tests/studies/test_decisions.py",),
+    "Sivaraya (2023) 3.1",
+    "in optimisation an ANP has half as much regret again as TNP-D, CANP has not; in the bandit both are alike",
+    tests="tests/studies/test_decisions.py",
 )
 def sequential_decisions():
     """Regret in per cent of the range, as kept of 512 functions; of 16 again, by CNP and exact posterior.
@@ -403,11 +373,10 @@ def sequential_decisions():
     ]
 
 
-@sentence(
+@true(
     'of TNPs "the likelihood is tractable", and they are trained by maximum likelihood',
-    (FINAL, "3.1"),
-    verdict=TRUE,
-    tests=("tests/models/test_tnp_a.py",),
+    "Sivaraya (2023) 3.1",
+    tests="tests/models/test_tnp_a.py",
 )
 def tractable_likelihood():
     """∫∫ p(y₁, y₂) dy₁ dy₂ of TNP-A, as sums over a grid."""
@@ -425,12 +394,11 @@ def tractable_likelihood():
     ]
 
 
-@sentence(
+@true_if(
     "the likelihood of all targets (eq. 8) is the product of conditionals (eq. 9)",
-    (FINAL, "3.2"),
-    verdict=CONDITION,
-    says="conditionals belong to one joint distribution; those of a model give a joint one for each order",
-    tests=("tests/models/test_joint.py",),
+    "Sivaraya (2023) 3.2",
+    "conditionals belong to one joint distribution; those of a model give a joint one for each order",
+    tests="tests/models/test_joint.py",
 )
 def product_of_conditionals():
     """log p per target in two orders: of the exact posterior, and of TNP-A with random weights."""
@@ -463,11 +431,10 @@ def factors(process, task: Task) -> float:
     return largest(total / task.target_x.shape[1] - process.posterior(task).joint_log_likelihood())
 
 
-@sentence(
+@true_if(
     '"each conditional is modeled as a Gaussian"',
-    (FINAL, "3.2"),
-    verdict=CONDITION,
-    says="the conditional; what the model says of a later target alone is a mixture, and not Gaussian",
+    "Sivaraya (2023) 3.2",
+    "the conditional; what the model says of a later target alone is a mixture, and not Gaussian",
 )
 def gaussian_conditionals():
     """The excess kurtosis of the second of two targets over 1500 draws of the shipped TNP-D used as TNP-A's chain."""
@@ -493,11 +460,10 @@ def kurtosis(x: np.ndarray) -> float:
     return float((z**4).mean() - 3)
 
 
-@sentence(
+@true(
     'a permuted context set "should not change its predictions"',
-    (FINAL, "3.2"),
-    verdict=TRUE,
-    tests=("tests/models/test_tnp.py", "tests/models/test_tnp_a.py"),
+    "Sivaraya (2023) 3.2",
+    tests="tests/models/test_tnp.py, tests/models/test_tnp_a.py",
 )
 def context_invariance():
     """Predictions of TNP-D and TNP-A under a permuted context; the mask that makes it so, and another."""
@@ -519,12 +485,11 @@ def context_invariance():
     ]
 
 
-@sentence(
+@false(
     'if we permute the targets, predictions "should not change"; they "should also shift"',
-    (FINAL, "3.2"),
-    verdict=FALSE,
-    says="they move with the targets (equivariance), of TNP-D; the likelihood of TNP-A depends on their order",
-    tests=("tests/models/test_tnp.py", "tests/models/test_tnp_a.py"),
+    "Sivaraya (2023) 3.2",
+    "they move with the targets (equivariance), of TNP-D; the likelihood of TNP-A depends on their order",
+    tests="tests/models/test_tnp.py, tests/models/test_tnp_a.py",
 )
 def target_equivariance():
     """Predictions for targets shifted by one place."""
@@ -543,11 +508,10 @@ def target_equivariance():
     ]
 
 
-@sentence(
+@true_if(
     'positional encoding "breaks the context invariance property"',
-    (FINAL, "3.3"),
-    verdict=CONDITION,
-    says="it encodes the place in the list; an encoding of x itself does not",
+    "Sivaraya (2023) 3.3",
+    "it encodes the place in the list; an encoding of x itself does not",
 )
 def positions_break_invariance():
     """Context tokens [x, y] with encodings of their index, and of x, permuted: the sum over the context."""
@@ -569,11 +533,7 @@ def positions_break_invariance():
     ]
 
 
-@sentence(
-    'it "concatenates the x and y pairs together" so that their relation can be learned',
-    (FINAL, "3.3"),
-    verdict=TRUE,
-)
+@true('it "concatenates the x and y pairs together" so that their relation can be learned', "Sivaraya (2023) 3.3")
 def pairs_are_tokens():
     """The same x and y paired in another way, as tokens [x, y] and as tokens of x and of y."""
     x, y = drawn((5, 1), (5, 1))
@@ -594,12 +554,11 @@ def pairs_are_tokens():
     ]
 
 
-@sentence(
+@true_if(
     'auxiliary tokens "with y = 0" stand for what is to be predicted',
-    (FINAL, "3.3"),
-    verdict=CONDITION,
-    says="no value of y is 0, or a flag tells the two apart",
-    tests=("tests/models/test_tnp.py",),
+    "Sivaraya (2023) 3.3",
+    "no value of y is 0, or a flag tells the two apart",
+    tests="tests/models/test_tnp.py",
 )
 def zero_is_ambiguous():
     """The token of a context point with y = 0, and of a target at the same place."""
@@ -612,12 +571,11 @@ def zero_is_ambiguous():
     ]
 
 
-@sentence(
+@true_if(
     '"the x values from the target set effectively appear twice"',
-    (FINAL, "3.3"),
-    verdict=CONDITION,
-    says="of TNP-A; TNP-D has a token for each target",
-    tests=("tests/models/test_tnp_a.py",),
+    "Sivaraya (2023) 3.3",
+    "of TNP-A; TNP-D has a token for each target",
+    tests="tests/models/test_tnp_a.py",
 )
 def targets_appear_twice():
     """The number of tokens for 2 context points and 3 targets."""
@@ -628,12 +586,7 @@ def targets_appear_twice():
     ]
 
 
-@sentence(
-    '"To make this work, we must employ a masking scheme"',
-    (FINAL, "3.3"),
-    verdict=TRUE,
-    tests=("tests/models/test_tnp_a.py",),
-)
+@true('"To make this work, we must employ a masking scheme"', "Sivaraya (2023) 3.3", tests="tests/models/test_tnp_a.py")
 def mask_is_needed():
     """The slope of each target's mean by its own y, under TNP-A's mask and without one."""
     x, y = drawn((6, 1), (6, 1))
@@ -663,12 +616,11 @@ def mask_is_needed():
     ]
 
 
-@sentence(
+@true_if(
     'context tokens "attend to themselves", targets to context and "previous target tokens"',
-    (FINAL, "3.3"),
-    verdict=CONDITION,
-    says='"themselves" is the context as a whole, and "previous" counts a real target itself, a padded one not',
-    tests=("tests/models/test_tnp_a.py",),
+    "Sivaraya (2023) 3.3",
+    '"themselves" is the context as a whole, and "previous" counts a real target itself, a padded one not',
+    tests="tests/models/test_tnp_a.py",
 )
 def who_attends_to_whom():
     """The mask for 2 context points and 3 targets, block by block."""
@@ -684,6 +636,3 @@ def who_attends_to_whom():
         fails((real == (before | own)).all(), "a real target to itself besides those before it"),
         control(not mask[:, 5:].any(), "nothing attends to a padded target, not even itself"),
     ]
-
-
-ROWS = tuple(value for value in vars().values() if isinstance(value, Sentence))

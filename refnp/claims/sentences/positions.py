@@ -3,21 +3,7 @@
 import numpy as np
 
 from refnp.claims.sentences.measuring import drawn, generator, largest
-from refnp.claims.sentences.register import (
-    ATTENTION,
-    CONDITION,
-    DRAFT_1,
-    DRAFT_2,
-    FALSE,
-    FINAL,
-    TRANSFORMER,
-    TRUE,
-    Sentence,
-    control,
-    fails,
-    holds,
-    sentence,
-)
+from refnp.claims.sentences.register import control, fails, false, holds, true, true_if
 from refnp.layers import Embedding, MultiHeadAttention
 from refnp.layers.masks import causal
 from refnp.layers.positions.absolute import LearnedPositions, sinusoidal
@@ -28,14 +14,10 @@ from refnp.tasks.translation import english_french
 ORDER = [3, 0, 4, 1, 2]
 
 
-@sentence(
+@true_if(
     'embedding turns words into vectors, words "to numbers"',
-    (DRAFT_1, "1.2"),
-    (DRAFT_2, "1.2"),
-    (FINAL, "1.2"),
-    (ATTENTION, "10.2.2"),
-    verdict=CONDITION,
-    says="different words have different vectors; it is the model that makes them mean something",
+    "first draft 1.2; second draft 1.2; Sivaraya (2023) 1.2; Attention Notes 10.2.2",
+    "different words have different vectors; it is the model that makes them mean something",
 )
 def words_as_vectors():
     """Distances between rows of a random table of 1000 words."""
@@ -51,15 +33,11 @@ def words_as_vectors():
     ]
 
 
-@sentence(
+@true_if(
     'parallel words need "a way to encode the position"; "extra information to our model"',
-    (DRAFT_1, "1.2"),
-    (DRAFT_2, "1.2"),
-    (FINAL, "1.2"),
-    (TRANSFORMER, "Positional Encoding"),
-    verdict=CONDITION,
-    says="nothing else tells the order: a causal mask does, so a decoder alone can do without",
-    tests=("tests/models/test_transformer.py::test_without_positions_the_encoder_does_not_see_the_order_of_words",),
+    "first draft 1.2; second draft 1.2; Sivaraya (2023) 1.2; Transformer Notes Positional Encoding",
+    "nothing else tells the order: a causal mask does, so a decoder alone can do without",
+    tests="tests/models/test_transformer.py::test_without_positions_the_encoder_does_not_see_the_order_of_words",
 )
 def order_needs_positions():
     """Words in another order: whether each keeps its output."""
@@ -76,12 +54,10 @@ def order_needs_positions():
     ]
 
 
-@sentence(
+@true(
     'the encoding is "unique to the position", "unique" for each time step',
-    (FINAL, "1.2"),
-    (TRANSFORMER, "Positional Encoding"),
-    verdict=TRUE,
-    tests=("tests/layers/positions/test_absolute.py::test_unique_over_1e5_positions",),
+    "Sivaraya (2023) 1.2; Transformer Notes Positional Encoding",
+    tests="tests/layers/positions/test_absolute.py::test_unique_over_1e5_positions",
 )
 def unique_positions():
     """Different rows among 100 000, in the final formula."""
@@ -93,13 +69,11 @@ def unique_positions():
     ]
 
 
-@sentence(
+@false(
     'the encoding is "unique to the position", by the formula of the drafts',
-    (DRAFT_1, "1.2"),
-    (DRAFT_2, "1.2"),
-    verdict=FALSE,
-    says="position and dimension are exchanged there",
-    tests=("tests/layers/positions/test_absolute.py::test_position_and_dimension_exchanged_as_s000_and_s001_print_it",),
+    "first draft 1.2; second draft 1.2",
+    "position and dimension are exchanged there",
+    tests="tests/layers/positions/test_absolute.py::test_position_and_dimension_exchanged_as_s000_and_s001_print_it",
 )
 def unique_as_drafted():
     """Rows 0 to 99 of width 8 with sin(j/10000^(2i/d)), j the dimension, for even positions i, cosine for odd ones."""
@@ -113,12 +87,11 @@ def unique_as_drafted():
     ]
 
 
-@sentence(
+@true_if(
     'the distance between two time steps is "consistent for all sentence lengths"',
-    (TRANSFORMER, "Positional Encoding"),
-    verdict=CONDITION,
-    says="the width is even",
-    tests=("tests/layers/positions/test_absolute.py::test_distances_are_consistent_the_gram_matrix_is_toeplitz",),
+    "Transformer Notes Positional Encoding",
+    "the width is even",
+    tests="tests/layers/positions/test_absolute.py::test_distances_are_consistent_the_gram_matrix_is_toeplitz",
 )
 def consistent_distance():
     """How much |P(p) − P(p + 300)| changes with p, over 3000 places."""
@@ -134,12 +107,11 @@ def consistent_distance():
     ]
 
 
-@sentence(
+@true_if(
     'it should "generalize to longer sentence"',
-    (TRANSFORMER, "Positional Encoding"),
-    verdict=CONDITION,
-    says="the encoding is a formula; one that is learned ends with its table",
-    tests=("tests/layers/positions/test_absolute.py::test_longer_sentences_only_add_rows",),
+    "Transformer Notes Positional Encoding",
+    "the encoding is a formula; one that is learned ends with its table",
+    tests="tests/layers/positions/test_absolute.py::test_longer_sentences_only_add_rows",
 )
 def longer_sentences():
     """Rows of longer sentences, of the formula and of a learned table of 50."""
@@ -159,14 +131,11 @@ def longer_sentences():
     ]
 
 
-@sentence(
+@true_if(
     '"to achieve translation equivariance, we can use Relative Positional Encoding"',
-    (DRAFT_1, "1.2"),
-    (DRAFT_2, "1.2"),
-    (FINAL, "1.2"),
-    verdict=CONDITION,
-    says="on all integers with a mask that moves along, or on a ring; not in a bare window",
-    tests=("tests/claims/test_table.py::test_a_sample_of_the_rows_comes_out_as_the_page_says",),
+    "first draft 1.2; second draft 1.2; Sivaraya (2023) 1.2",
+    "on all integers with a mask that moves along, or on a ring; not in a bare window",
+    tests="tests/claims/test_table.py::test_a_sample_of_the_rows_comes_out_as_the_page_says",
 )
 def relative_positions():
     """Six words moved by two places in a window of ten, with and without a mask of what is there."""
@@ -194,11 +163,10 @@ def relative_positions():
     ]
 
 
-@sentence(
+@true(
     'word order is "essential in sentence construction of any language"',
-    (TRANSFORMER, "Positional Encoding"),
-    verdict=TRUE,
-    says="of the English here; nothing is measured of any other language",
+    "Transformer Notes Positional Encoding",
+    "of the English here; nothing is measured of any other language",
 )
 def word_order():
     """Sentences of the English-French pairs that have the same words in another order."""
@@ -213,6 +181,3 @@ def word_order():
         holds(differ == len(again) > 0, f"{len(again)} sets of words stand in two orders and mean two things"),
         control(not same, "no two sentences with the same order have two translations"),
     ]
-
-
-ROWS = tuple(value for value in vars().values() if isinstance(value, Sentence))

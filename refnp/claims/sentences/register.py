@@ -66,15 +66,32 @@ class Sentence:
     tests: tuple[str, ...] = ()
 
 
-def sentence(
-    claim: str, *where: tuple[str, str], verdict: str, says: str = "", tests: tuple[str, ...] = ()
-) -> Callable[[Callable[[], list[Finding]]], Sentence]:
-    """A function that measures becomes the row of its name."""
+def places(said: str) -> tuple[tuple[str, str], ...]:
+    """ "first draft 1.2, 1.3; Attention Notes 10-14" → (text, section) of each. KeyError for another text."""
+    found = []
+    for part in said.split("; "):
+        text = next((name for name in SECTIONS if part.startswith(f"{name} ")), part)
+        found += [(text, section) for section in part.removeprefix(f"{text} ").split(", ") if SECTIONS[text]]
+    return tuple(found)
 
-    def row(measure: Callable[[], list[Finding]]) -> Sentence:
-        return Sentence(measure.__name__.replace("_", "-"), claim, where, verdict, says, measure, tests)
 
-    return row
+def decided(verdict: str) -> Callable:
+    """A decorator by which a function that measures becomes the row of its name.
+
+    It takes the claim, where it is said, as `places` reads it, what `says` is, and other tests between commas.
+    """
+
+    def of_claim(claim: str, said: str, says: str = "", *, tests: str = "") -> Callable[[Callable], Sentence]:
+        def row(measure: Callable[[], list[Finding]]) -> Sentence:
+            others = tuple(filter(None, tests.split(", ")))
+            return Sentence(measure.__name__.replace("_", "-"), claim, places(said), verdict, says, measure, others)
+
+        return row
+
+    return of_claim
+
+
+true, true_if, false, not_reproduced = map(decided, (TRUE, CONDITION, FALSE, UNSEEN))
 
 
 def consistent(row: Sentence, findings: list[Finding]) -> list[str]:

@@ -7,21 +7,7 @@ import numpy as np
 
 from refnp.autograd import concatenate, no_grad
 from refnp.claims.sentences.measuring import drawn, generator, largest, listed
-from refnp.claims.sentences.register import (
-    ATTENTION,
-    CONDITION,
-    DRAFT_1,
-    DRAFT_2,
-    FALSE,
-    FINAL,
-    TRANSFORMER,
-    TRUE,
-    Sentence,
-    control,
-    fails,
-    holds,
-    sentence,
-)
+from refnp.claims.sentences.register import control, fails, false, holds, true, true_if
 from refnp.layers import (
     LayerNorm,
     Linear,
@@ -59,13 +45,9 @@ def small(seed: int = 0, **options) -> Transformer:
     return Transformer(9, 9, **(SMALL | options), rng=generator(seed))
 
 
-@sentence(
+@true(
     '"a sequence-to-sequence model that uses attention" between input and output; relations of words in the input',
-    (DRAFT_1, "1.1"),
-    (DRAFT_2, "1.1"),
-    (FINAL, "1.1"),
-    (ATTENTION, "10.2.2"),
-    verdict=TRUE,
+    "first draft 1.1; second draft 1.1; Sivaraya (2023) 1.1; Attention Notes 10.2.2",
 )
 def sequence_to_sequence():
     """Which logits change with one word of the source, with and without attention to the source."""
@@ -85,13 +67,10 @@ def sequence_to_sequence():
     ]
 
 
-@sentence(
+@true(
     'it processes "embeddings in parallel"',
-    (DRAFT_1, "1.2"),
-    (DRAFT_2, "1.2"),
-    (FINAL, "1.2"),
-    verdict=TRUE,
-    tests=("tests/models/test_transformer.py::test_step_by_step_is_all_at_once",),
+    "first draft 1.2; second draft 1.2; Sivaraya (2023) 1.2",
+    tests="tests/models/test_transformer.py::test_step_by_step_is_all_at_once",
 )
 def words_in_parallel():
     """The longest chain of operations that wait for each other, against the number of words."""
@@ -122,12 +101,11 @@ def whole(numbers) -> str:
     return ", ".join(map(str, numbers))
 
 
-@sentence(
+@true_if(
     'like RNNs, it "can process information one word at a time", a "sequential architecture"',
-    (TRANSFORMER, "Intuition"),
-    verdict=CONDITION,
-    says="a decoder writes; reading, and training on known targets, take all words at once",
-    tests=("tests/models/test_decoding.py::test_greedy_is_what_recomputation_finds",),
+    "Transformer Notes Intuition",
+    "a decoder writes; reading, and training on known targets, take all words at once",
+    tests="tests/models/test_decoding.py::test_greedy_is_what_recomputation_finds",
 )
 def one_word_at_a_time():
     """Calls of the decoder for a sentence of 12 words, and how equal both ways are."""
@@ -153,11 +131,10 @@ def same_last(model: Transformer, source, target) -> bool:
     return largest(model(source, target[:, :half]) - model(source, target)[:, :half]) < 1e-13
 
 
-@sentence(
+@true(
     '"using self-attention we can learn these relationships"; it "allows the model to learn the translation"',
-    (FINAL, "1.3"),
-    verdict=TRUE,
-    tests=("tests/examples/test_translation.py",),
+    "Sivaraya (2023) 1.3",
+    tests="tests/examples/test_translation.py",
 )
 def attention_learns():
     """Reversing 3 symbols, learned for 150 steps with attention to the source, and without."""
@@ -184,12 +161,7 @@ def attention_learns():
     ]
 
 
-@sentence(
-    '"a stack of N identical layers"',
-    (FINAL, "1.5"),
-    verdict=CONDITION,
-    says="identical in form; each has weights of its own",
-)
+@true_if('"a stack of N identical layers"', "Sivaraya (2023) 1.5", "identical in form; each has weights of its own")
 def identical_layers():
     """Shapes and values of the parameters of two layers."""
     model = Encoder(2, 8, 2, 16, rng=generator())
@@ -205,11 +177,10 @@ def identical_layers():
     ]
 
 
-@sentence(
+@true_if(
     'a residual connection keeps the network "from losing information about the input"',
-    (FINAL, "1.5"),
-    verdict=CONDITION,
-    says="the sub-layer does not cancel it; LayerNorm still forgets mean and size",
+    "Sivaraya (2023) 1.5",
+    "the sub-layer does not cancel it; LayerNorm still forgets mean and size",
 )
 def residual_keeps_input():
     """How different tokens still are after 12 layers of attention alone, relative to their size."""
@@ -233,12 +204,11 @@ def residual_keeps_input():
     ]
 
 
-@sentence(
+@true_if(
     'layer normalisation gives each row "a mean of 0 and a standard deviation of 1"',
-    (FINAL, "1.5"),
-    verdict=CONDITION,
-    says="rows are not constant, and their variance is large beside ε, 1e-5 by default and 0 in the text",
-    tests=("tests/layers/test_layer_norm.py::test_without_epsilon_as_the_seed_prints_it",),
+    "Sivaraya (2023) 1.5",
+    "rows are not constant, and their variance is large beside ε, 1e-5 by default and 0 in the text",
+    tests="tests/layers/test_layer_norm.py::test_without_epsilon_as_the_seed_prints_it",
 )
 def layer_norm_rows():
     """Mean and deviation of normalised rows."""
@@ -256,12 +226,11 @@ def layer_norm_rows():
     ]
 
 
-@sentence(
+@true_if(
     'the decoder\'s mask lets it attend to "previous positions" only',
-    (FINAL, "1.6"),
-    verdict=CONDITION,
-    says="previous positions and the position itself, as eq. 7 prints the mask",
-    tests=("tests/models/test_transformer_layers.py::test_a_later_token_changes_no_earlier_one",),
+    "Sivaraya (2023) 1.6",
+    "previous positions and the position itself, as eq. 7 prints the mask",
+    tests="tests/models/test_transformer_layers.py::test_a_later_token_changes_no_earlier_one",
 )
 def previous_positions():
     """Which tokens change the output at a place."""
@@ -280,11 +249,10 @@ def previous_positions():
     ]
 
 
-@sentence(
+@true(
     'scores of −∞ "will be 0" after the softmax',
-    (FINAL, "1.6"),
-    verdict=TRUE,
-    tests=("tests/layers/test_masks.py::test_hidden_bias_has_no_effect_and_minus_infinity_is_weight_0",),
+    "Sivaraya (2023) 1.6",
+    tests="tests/layers/test_masks.py::test_hidden_bias_has_no_effect_and_minus_infinity_is_weight_0",
 )
 def minus_infinity():
     """Weights that are hidden by −∞ and by −10."""
@@ -298,12 +266,11 @@ def minus_infinity():
     ]
 
 
-@sentence(
+@false(
     "the rows printed as the result of eq. 7",
-    (FINAL, "1.6"),
-    verdict=FALSE,
-    says="rows 2 to 4 are not the softmax of the scores beside them",
-    tests=("tests/layers/test_masks.py::test_equation_7_does_not_have_the_rows_that_are_printed",),
+    "Sivaraya (2023) 1.6",
+    "rows 2 to 4 are not the softmax of the scores beside them",
+    tests="tests/layers/test_masks.py::test_equation_7_does_not_have_the_rows_that_are_printed",
 )
 def printed_softmax():
     """The softmax of the masked scores against the printed rows."""
@@ -317,10 +284,9 @@ def printed_softmax():
     ]
 
 
-@sentence(
+@true(
     "keys and values of the decoder's second attention come from the encoder, queries from the decoder",
-    (FINAL, "1.6"),
-    verdict=TRUE,
+    "Sivaraya (2023) 1.6",
 )
 def cross_attention():
     """The shape of its weights: a row for each word written, a column for each word read."""
@@ -337,7 +303,7 @@ def cross_attention():
     ]
 
 
-@sentence('the softmax generates a "probability distribution over the output vocabulary"', (FINAL, "1.6"), verdict=TRUE)
+@true('the softmax generates a "probability distribution over the output vocabulary"', "Sivaraya (2023) 1.6")
 def distribution_over_words():
     """Sums and signs of what comes after the last map, before and after the softmax."""
     logits = small()(np.array([[3, 4, 5]]), np.array([[1, 4, 5, 6]]))
@@ -356,12 +322,11 @@ def sharp(seed: int, factor: float) -> Transformer:
     return model
 
 
-@sentence(
+@true_if(
     '"We select the word with the highest probability"',
-    (FINAL, "1.6"),
-    verdict=CONDITION,
-    says="one word is wanted; word by word it need not give the most probable sentence",
-    tests=("tests/models/test_decoding.py::test_a_beam_as_wide_as_all_sentences_is_exhaustive_search",),
+    "Sivaraya (2023) 1.6",
+    "one word is wanted; word by word it need not give the most probable sentence",
+    tests="tests/models/test_decoding.py::test_a_beam_as_wide_as_all_sentences_is_exhaustive_search",
 )
 def most_probable_word():
     """Greedy decoding against all 40 sentences of at most 3 words, in 40 random models of 3 words and an end."""
@@ -383,11 +348,10 @@ def most_probable_word():
     ]
 
 
-@sentence(
+@true_if(
     'teacher forcing "forces the model to learn the correct translation"',
-    (FINAL, "1.7"),
-    verdict=CONDITION,
-    says="each correct word has p > ½ after the correct ones before it; a small mean loss is not enough",
+    "Sivaraya (2023) 1.7",
+    "each correct word has p > ½ after the correct ones before it; a small mean loss is not enough",
 )
 def teacher_forcing():
     """All 40 sentences of at most 3 words as translations, in 60 random models: which greedy decoding says."""
@@ -411,11 +375,8 @@ def teacher_forcing():
     ]
 
 
-@sentence(
-    'a loss "which the transformer decoder optimizes"',
-    (FINAL, "1.7"),
-    verdict=CONDITION,
-    says="the encoder is trained by the same loss",
+@true_if(
+    'a loss "which the transformer decoder optimizes"', "Sivaraya (2023) 1.7", "the encoder is trained by the same loss"
 )
 def loss_trains_both():
     """The norm of the loss's gradient in the decoder and in the encoder."""
@@ -438,12 +399,10 @@ def loss_trains_both():
     ]
 
 
-@sentence(
+@false(
     "the tables give the encoder one source word a step",
-    (FINAL, "1.7"),
-    (FINAL, "1.8"),
-    verdict=FALSE,
-    says="the encoder is given the whole sentence, once",
+    "Sivaraya (2023) 1.7, 1.8",
+    "the encoder is given the whole sentence, once",
 )
 def one_source_word():
     """Whether the first word written can depend on the last word read."""
@@ -461,11 +420,10 @@ def one_source_word():
     ]
 
 
-@sentence(
+@false(
     'the decoder "receives the previously predicted token as input"',
-    (FINAL, "1.8"),
-    verdict=FALSE,
-    says="all tokens before, not the last one alone",
+    "Sivaraya (2023) 1.8",
+    "all tokens before, not the last one alone",
 )
 def all_previous_tokens():
     """Logits of the fourth word, given three words and given the last of them."""
@@ -479,12 +437,11 @@ def all_previous_tokens():
     ]
 
 
-@sentence(
+@true_if(
     'attention at pixel level: "too many pixels → not efficient"',
-    (ATTENTION, "10.2.3"),
-    verdict=CONDITION,
-    says="images are large: attention grows with the square of their pixels, all else in proportion",
-    tests=("tests/models/test_vision.py",),
+    "Attention Notes 10.2.3",
+    "images are large: attention grows with the square of their pixels, all else in proportion",
+    tests="tests/models/test_vision.py",
 )
 def too_many_pixels():
     """The part of attention in all multiply-adds of a classifier, patches of 1 pixel and of 4."""
@@ -520,6 +477,3 @@ def too_many_pixels():
             f"patches of 2 × 2: {patch_all / 1e6:.1f}",
         ),
     ]
-
-
-ROWS = tuple(value for value in vars().values() if isinstance(value, Sentence))
