@@ -138,14 +138,6 @@ def narrowed(value: np.ndarray, arithmetic: Arithmetic) -> Rounded:
     return Rounded(given.value, np.where(np.isfinite(given.value), np.abs(given.value), 0), given.lost, arithmetic)
 
 
-def listed(
-    framework: str, issue: str, why: str, cases: str, quantities: str = "", dtypes: str = "", **formula: Any
-) -> KnownDefect:
-    """A known defect as the page of a framework lists it, with names between commas."""
-    of = lambda text: tuple(part.strip() for part in text.split(",") if part)
-    return KnownDefect(framework, issue, why, of(quantities), of(dtypes), of(cases), **formula)
-
-
 def beside(defect: KnownDefect, *others: KnownDefect) -> tuple[KnownDefect, ...]:
     """The defect where another one, or a convention, shows in the same numbers: one formula for both."""
     both = lambda own, more: {**own, **more} if own or more else NONE

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from refnp.claims.sentences.measuring import drawn, largest, listed
-from refnp.claims.sentences.register import control, fails, false, holds, true, true_if
+from refnp.claims.sentences.register import control, drawn, fails, false, holds, largest, listed, true, true_if
 from refnp.layers import MultiHeadAttention, attention, column_attention, softmax
 from refnp.layers.attention import attention_scores, attention_with_weights
 from refnp.layers.masks import window

@@ -7,8 +7,19 @@ import numpy as np
 
 from refnp.autograd import no_grad
 from refnp.autograd.primitives import raw
-from refnp.claims.sentences.measuring import drawn, generator, largest, listed
-from refnp.claims.sentences.register import control, fails, false, holds, not_reproduced, true, true_if
+from refnp.claims.sentences.register import (
+    control,
+    drawn,
+    fails,
+    false,
+    generator,
+    holds,
+    largest,
+    listed,
+    not_reproduced,
+    true,
+    true_if,
+)
 from refnp.layers.distributions import Normal
 from refnp.layers.positions.absolute import sinusoidal
 from refnp.models import CNP, TNPA, TNPD, Encoder, LatentNP, autoregressive_mask, diagonal_mask

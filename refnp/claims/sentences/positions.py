@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from refnp.claims.sentences.measuring import drawn, generator, largest
-from refnp.claims.sentences.register import control, fails, false, holds, true, true_if
+from refnp.claims.sentences.register import control, drawn, fails, false, generator, holds, largest, true, true_if
 from refnp.layers import Embedding, MultiHeadAttention
 from refnp.layers.masks import causal
 from refnp.layers.positions.absolute import LearnedPositions, sinusoidal

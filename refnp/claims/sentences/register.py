@@ -1,8 +1,13 @@
-"""What a row of the register is, the sections of the texts, and what in them is no claim."""
+"""What a row of the register is and is measured with, the sections of the texts, and what in them is no claim."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
+
+from refnp.autograd.primitives import raw
+from refnp.claims.common import generator
 
 TRUE, CONDITION, FALSE = "true", "true if", "false"  # verdicts
 UNSEEN = "not reproduced"  # a finding about trained models that theirs may still be true of
@@ -104,6 +109,22 @@ def consistent(row: Sentence, findings: list[Finding]) -> list[str]:
     if len(kinds) < 2:
         wrong.append("it is decided in one direction only")
     return wrong
+
+
+def drawn(*shapes: tuple[int, ...], seed: int = 0) -> list[np.ndarray]:
+    """Standard normal arrays of these shapes."""
+    rng = generator(seed)
+    return [rng.normal(size=shape) for shape in shapes]
+
+
+def largest(x: object) -> float:
+    """max |x|."""
+    return float(np.abs(raw(x)).max())
+
+
+def listed(numbers: object, digits: int = 2) -> str:
+    """Numbers with two decimals, as a list in words."""
+    return ", ".join(f"{number:.{digits}f}" for number in numbers)  # type: ignore[attr-defined]
 
 
 EMPTY = {  # sections that make no claim

@@ -6,8 +6,18 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import concatenate, no_grad
-from refnp.claims.sentences.measuring import drawn, generator, largest, listed
-from refnp.claims.sentences.register import control, fails, false, holds, true, true_if
+from refnp.claims.sentences.register import (
+    control,
+    drawn,
+    fails,
+    false,
+    generator,
+    holds,
+    largest,
+    listed,
+    true,
+    true_if,
+)
 from refnp.layers import (
     LayerNorm,
     Linear,

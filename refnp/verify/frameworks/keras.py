@@ -1,12 +1,12 @@
 """Keras 3: what each layer is called there, and what it is known for, with TensorFlow behind it."""
 
-import functools
 import math
 from collections.abc import Callable
 
 import numpy as np
 
-from refnp.verify.case import Convention, KnownDefect, NotOfferedError, listed
+from refnp.verify.case import KnownDefect, NotOfferedError
+from refnp.verify.frameworks.known import rows_of
 from refnp.verify.frameworks.tensorflow import divided_by_n, known_kernels
 from refnp.verify.layers.attention import attending
 from refnp.verify.layers.convolution import pairs_of, per_axis, same
@@ -227,21 +227,13 @@ FUNCTIONS: dict[str, str | Callable] = {
     "cross_entropy": cross_entropy,
     "cross_entropy of probabilities": cross_entropy_of_probabilities,
 }
-defect = functools.partial(listed, "Keras")
+_, convention = rows_of("Keras")
 KNOWN: tuple[KnownDefect, ...] = (
-    Convention(
-        "Keras",
-        "NaN behind a mask comes through",
+    convention("NaN behind a mask comes through",
         "dot_product_attention multiplies masked values by 0: NaN and infinity stay",
-        cases=("attention/*",),
-        parts=attending(hidden="selected"),
-    ),
-    Convention(
-        "Keras",
-        "a fully masked row gives the mean of all values",
+        "attention/*", parts=attending(hidden="selected")),
+    convention("a fully masked row gives the mean of all values",
         "dot_product_attention: a query that may attend to nothing gets the mean of all values, not 0",
-        cases=("attention/*",),
-        parts=attending(no_keys="mean"),
-    ),
+        "attention/*", parts=attending(no_keys="mean")),
     *known_kernels("Keras"),
-)
+)  # fmt: skip

@@ -1,6 +1,5 @@
 """MLX: what each layer is called there, and what it is known for. Images and signals have their channels last there."""
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +9,8 @@ import numpy as np
 from refnp.layers.upsampling import coordinates
 from refnp.numbers import rounding
 from refnp.numbers.words import peak
-from refnp.verify.case import Convention, KnownDefect, NotOfferedError, beside, listed
+from refnp.verify.case import KnownDefect, NotOfferedError, beside
+from refnp.verify.frameworks.known import rows_of
 from refnp.verify.layers.activations import PRINTED_SIGMOID, printed_elu, printed_gelu
 from refnp.verify.layers.attention import attending
 from refnp.verify.layers.convolution import pairs_of, per_axis, same
@@ -352,197 +352,88 @@ def shifted_targets(logits, targets, **options):
 
 
 BY_POWERS = {rounding.exp: exp_by_powers}
-defect = functools.partial(listed, "MLX")
+defect, convention = rows_of("MLX")
 OF_EXP = "elu/*, sigmoid/*, silu/*, softplus/*, gelu/*, softmax/*, log_softmax/*, logsumexp/*, erf/*, *cross_entropy*"
 OF_ATTENTION = (
     "attention/*, causal_attention/*, window_attention/*, general_attention/*, rotary_attention/*, alibi_attention/*, "
     "t5_attention/*, multi_head*"
 )
 OWN: tuple[KnownDefect, ...] = (
-    Convention(
-        "MLX",
-        "NaN behind a mask comes through",
+    convention("NaN behind a mask comes through",
         "fast.scaled_dot_product_attention multiplies masked values by 0: NaN and infinity stay",
-        cases=("attention/*",),
-        dtypes=("float32",),
-        parts=attending(hidden="selected"),
-    ),
-    Convention(
-        "MLX",
-        "NaN behind a mask comes through",
+        "attention/*", dtypes="float32", parts=attending(hidden="selected")),
+    convention("NaN behind a mask comes through",
         "the gradient of fast.scaled_dot_product_attention multiplies masked values by 0: NaN and infinity stay",
-        ("gradient of key",),
-        cases=("attention/*",),
-        dtypes=("float32",),
-        parts=attending(hidden="added"),
-    ),
-    Convention(
-        "MLX",
-        "a fully masked row gives the mean of all values",
+        "attention/*", "gradient of key", dtypes="float32", parts=attending(hidden="added")),
+    convention("a fully masked row gives the mean of all values",
         "fast.scaled_dot_product_attention: a query that may attend to nothing gets the mean of all values, not 0",
-        cases=("attention/*",),
-        dtypes=("float32",),
-        parts=attending(no_keys="mean"),
-    ),
-    Convention(
-        "MLX",
-        "a row with −∞ for every key is NaN",
+        "attention/*", dtypes="float32", parts=attending(no_keys="mean")),
+    convention("a row with −∞ for every key is NaN",
         "fast.scaled_dot_product_attention with an additive mask: softmax of a row of −∞ is 0/0",
-        cases=("multi_head_additive_mask/*",),
-        dtypes=("float32",),
-        parts=attending(no_keys="nan"),
-    ),
-    Convention(
-        "MLX",
-        "linear places lie around the middle",
+        "multi_head_additive_mask/*", dtypes="float32", parts=attending(no_keys="nan")),
+    convention("linear places lie around the middle",
         "Upsample by a factor f that leaves n f unwhole takes places that lie evenly around the middle of x, and not "
         "(i + ½)/f − ½",
-        cases=("upsample/*",),
-        parts={coordinates: centred},
-    ),
-    defect(
-        "ml-explore/mlx#3047",
-        "exp, sin, cos, erf, sigmoid and logaddexp of float64, and softmax and logsumexp, have the digits of float32: "
-        "exp is off by 2e-7, and is 0 below −88",
-        OF_EXP,
-        dtypes="float64",
-        computed_in="float32",
-        parts=BY_POWERS,
-    ),
-    defect(
-        "float64: fast.layer_norm and rms_norm in float32",
+        "upsample/*", parts={coordinates: centred}),
+    defect("ml-explore/mlx#3047",
+        "exp, sin, cos, erf, sigmoid and logaddexp of float64, and softmax and logsumexp, have the digits of "
+        "float32: exp is off by 2e-7, and is 0 below −88",
+        OF_EXP, dtypes="float64", computed_in="float32", parts=BY_POWERS),
+    defect("float64: fast.layer_norm and rms_norm in float32",
         "fast.layer_norm and fast.rms_norm of float64 are computed in float32",
-        "layer_norm/*, rms_norm/*, group_norm/*, instance_norm/*",
-        dtypes="float64",
-        computed_in="float32",
-    ),
-    defect(
-        "scaled_dot_product_attention: float32 softmax",
+        "layer_norm/*, rms_norm/*, group_norm/*, instance_norm/*", dtypes="float64", computed_in="float32"),
+    defect("scaled_dot_product_attention: float32 softmax",
         "fast.scaled_dot_product_attention takes its softmax in float32, also of float64, as documented",
-        OF_ATTENTION,
-        dtypes="float64",
-        computed_in="float32",
-    ),
-    defect(
-        "float64: fast.rope in float32",
-        "fast.rope of float64 is computed in float32",
-        "rotate/*",
-        dtypes="float64",
-        computed_in="float32",
-    ),
-    defect(
-        "float64: convolution in float32",
+        OF_ATTENTION, dtypes="float64", computed_in="float32"),
+    defect("float64: fast.rope in float32", "fast.rope of float64 is computed in float32",
+        "rotate/*", dtypes="float64", computed_in="float32"),
+    defect("float64: convolution in float32",
         "conv1d to conv3d of float64 with stride 1 are computed in float32; with strides they refuse float64",
-        "convolution/*, convolution_transpose/*",
-        dtypes="float64",
-        computed_in="float32",
-    ),
-    defect(
-        "float64: Upsample in float32",
+        "convolution/*, convolution_transpose/*", dtypes="float64", computed_in="float32"),
+    defect("float64: Upsample in float32",
         "Upsample takes the places between which it interpolates in float32, also of float64",
-        "upsample/*linear*",
-        dtypes="float64",
-        computed_in="float32",
-    ),
-    defect(
-        "erf: 0 near 0",
+        "upsample/*linear*", dtypes="float64", computed_in="float32"),
+    defect("erf: 0 near 0",
         "erf of float32 is 0 for |x| below 1e-8 and has lost half its digits at 1e-4, where 2x/√π is right",
-        "erf/*",
-        "output",
-        off_by=2.0**-22,
-    ),
-    defect(
-        "ml-explore/mlx#1341",
-        "exp of float32 is off by 2e-6 at −60: the rounding of x/log 2 is magnified",
-        "elu/far left, sigmoid/far left, silu/far left, softplus/far left, binary_cross_entropy/none",
-        parts=BY_POWERS,
-    ),
-    defect(
-        "elu: exp(x) - 1", "elu as exp(x) − 1: it cancels near 0", "elu/around zero", "output", equation=printed_elu
-    ),
-    defect(
-        "gelu: 1 + erf",
-        "gelu as x/2 (1 + erf): no digit is left in the left tail",
-        "gelu/at -5*, gelu/far left",
-        equation=printed_gelu,
-    ),
-    defect(
-        "gelu tanh: 1 + tanh",
-        "gelu_approx as x/2 (1 + tanh): no digit is left in the left tail",
-        "gelu/tanh*",
-        equation=printed_gelu,
-    ),
-    defect(
-        "sigmoid: gradient by 1 - σ",
-        "its gradient forms 1 − σ with σ rounded to 1",
-        "sigmoid/far right, silu/*",
-        parts=PRINTED_SIGMOID,
-    ),
-    defect(
-        "softmax: gradient by p (g - sum(g p))",
-        "softmax's VJP p_L (ḡ_L − Σ ḡ p) loses its digits as p_L → 1",
-        "softmax/*",
-        "gradient of x",
-        parts=PRINTED_PULLBACK,
-    ),
-    defect(
-        "log_softmax: log of the sum",
-        "log_softmax as x − log Σ exp: a log p near 0 becomes 0",
-        "log_softmax/*",
-        parts=PRINTED_LOGARITHM,
-    ),
-    defect(
-        "logsumexp of -inf: NaN gradient",
-        "logsumexp of −inf alone: its gradient is NaN",
-        "logsumexp/-inf alone",
-        equation=printed_logsumexp,
-    ),
-    defect(
-        "std: gradient 0/0",
-        "std's gradient divides by std: NaN where all numbers are equal",
-        "std/equal numbers",
-        equation=divided_std,
-    ),
-    defect(
-        "linalg.solve: no gradient",
-        "the VJP of linalg.solve raises: gather_axis has none for indices",
-        "solve/*",
-        fails=True,
-    ),
+        "erf/*", "output", off_by=2.0**-22),
+    defect("ml-explore/mlx#1341", "exp of float32 is off by 2e-6 at −60: the rounding of x/log 2 is magnified",
+        "elu/far left, sigmoid/far left, silu/far left, softplus/far left, binary_cross_entropy/none", parts=BY_POWERS),
+    defect("elu: exp(x) - 1", "elu as exp(x) − 1: it cancels near 0",
+        "elu/around zero", "output", equation=printed_elu),
+    defect("gelu: 1 + erf", "gelu as x/2 (1 + erf): no digit is left in the left tail",
+        "gelu/at -5*, gelu/far left", equation=printed_gelu),
+    defect("gelu tanh: 1 + tanh", "gelu_approx as x/2 (1 + tanh): no digit is left in the left tail",
+        "gelu/tanh*", equation=printed_gelu),
+    defect("sigmoid: gradient by 1 - σ", "its gradient forms 1 − σ with σ rounded to 1",
+        "sigmoid/far right, silu/*", parts=PRINTED_SIGMOID),
+    defect("softmax: gradient by p (g - sum(g p))", "softmax's VJP p_L (ḡ_L − Σ ḡ p) loses its digits as p_L → 1",
+        "softmax/*", "gradient of x", parts=PRINTED_PULLBACK),
+    defect("log_softmax: log of the sum", "log_softmax as x − log Σ exp: a log p near 0 becomes 0",
+        "log_softmax/*", parts=PRINTED_LOGARITHM),
+    defect("logsumexp of -inf: NaN gradient", "logsumexp of −inf alone: its gradient is NaN",
+        "logsumexp/-inf alone", equation=printed_logsumexp),
+    defect("std: gradient 0/0", "std's gradient divides by std: NaN where all numbers are equal",
+        "std/equal numbers", equation=divided_std),
+    defect("linalg.solve: no gradient", "the VJP of linalg.solve raises: gather_axis has none for indices",
+        "solve/*", fails=True),
     defect("linalg.inv: no gradient", "the VJP of linalg.inv raises: not implemented for Inverse", "inv/*", fails=True),
-    defect(
-        "linalg.det: no gradient beyond 3 by 3",
+    defect("linalg.det: no gradient beyond 3 by 3",
         "the VJP of linalg.det and slogdet raises for larger matrices: not implemented for LUF",
-        "det/ordinary, slogdet/ordinary",
-        fails=True,
-    ),
-    defect(
-        "binary cross-entropy: logaddexp(0, x) - x t",
+        "det/ordinary, slogdet/ordinary", fails=True),
+    defect("binary cross-entropy: logaddexp(0, x) - x t",
         "where a prediction is sure and right logaddexp(0, x) − x t cancels, and its gradient is σ(x) − t",
-        "binary_cross_entropy/*",
-        equation=printed_binary_cross_entropy,
-    ),
-    defect(
-        "binary cross-entropy: logaddexp(0, x) - x t",
+        "binary_cross_entropy/*", equation=printed_binary_cross_entropy),
+    defect("binary cross-entropy: logaddexp(0, x) - x t",
         "its gradient takes exp(x − logaddexp(0, x)), and a small one is lost",
-        "binary_cross_entropy/none, binary_cross_entropy/tails? no",
-        "gradient of logits",
-    ),
-    defect(
-        "cross_entropy: logsumexp - score",
+        "binary_cross_entropy/none, binary_cross_entropy/tails? no", "gradient of logits"),
+    defect("cross_entropy: logsumexp - score",
         "log Σ exp − z_t of the shifted logits: a loss near 0, and its gradient, become 0",
-        "cross_entropy/*",
-        parts=PRINTED_LOGARITHM,
-    ),
-    defect(
-        "cross_entropy: gradient of probabilities",
+        "cross_entropy/*", parts=PRINTED_LOGARITHM),
+    defect("cross_entropy: gradient of probabilities",
         "log Σ exp − Σ q z takes Σ q for 1, with the maximum subtracted from z as a constant: the gradient of q is "
         "off by log Σ exp(z − max)",
-        "cross_entropy of probabilities/*",
-        "gradient of targets",
-        equation=shifted_targets,
-    ),
-)
+        "cross_entropy of probabilities/*", "gradient of targets", equation=shifted_targets),
+)  # fmt: skip
 IN_FLOAT32 = {known.issue: known for known in OWN if known.computed_in}
 
 

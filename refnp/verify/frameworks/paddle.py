@@ -1,6 +1,5 @@
 """PaddlePaddle: what each layer is called there, and what it is known for. Its names are mostly PyTorch's."""
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,8 @@ from refnp.layers.softmax import softmax_vjp
 from refnp.numbers import rounding
 from refnp.numbers.rounding import where
 from refnp.numbers.words import peak
-from refnp.verify.case import Convention, KnownDefect, NotOfferedError, listed
+from refnp.verify.case import KnownDefect, NotOfferedError
+from refnp.verify.frameworks.known import rows_of
 from refnp.verify.layers.activations import PRINTED_SIGMOID, printed_elu, printed_gelu, printed_softplus
 from refnp.verify.layers.attention import attending
 from refnp.verify.layers.convolution import pairs_of, per_axis, same
@@ -454,190 +454,94 @@ RAISED = {
     softmax_vjp: printed_pullback,
     **attending(hidden="added"),
 }
-defect = functools.partial(listed, "Paddle")
+defect, convention = rows_of("Paddle")
 OF_SOFTMAX = "softmax/*, log_softmax/*, *attention/*, multi_head*, *coder_layer*, *cross_entropy*/logits 100, "
 OF_SOFTMAX += "cross_entropy of prob*/logits 100, cross_entropy/confident*, cross_entropy/512*, categorical_entropy/*"
 KNOWN: tuple[KnownDefect, ...] = (
-    Convention(
-        "Paddle",
-        "NaN behind a mask comes through",
+    convention("NaN behind a mask comes through",
         "scaled_dot_product_attention adds −∞ to the scores of masked keys, and multiplies their values by 0",
-        cases=("attention/*",),
-        parts=attending(hidden="added"),
-    ),
-    Convention(
-        "Paddle",
-        "a row with −∞ for every key is NaN",
+        "attention/*", parts=attending(hidden="added")),
+    convention("a row with −∞ for every key is NaN",
         "a query that may attend to nothing gets NaN: −∞ is added to all its scores, and their softmax is 0/0",
-        cases=("attention/*", "multi_head_additive_mask/*"),
-        parts=attending(no_keys="nan"),
-    ),
-    Convention(
-        "Paddle",
-        "a mask adds −1e9",
+        "attention/*, multi_head_additive_mask/*", parts=attending(no_keys="nan")),
+    convention("a mask adds −1e9",
         "nn.MultiheadAttention adds −1e9 to the scores that a mask of booleans hides: a query that may attend to "
         "nothing attends to all keys, by scores that float32 rounds to multiples of 64",
-        cases=("multi_head_with_weights/*",),
-        parts=attending(no_keys=-1e9),
-    ),
-    Convention(
-        "Paddle",
-        "a mask adds −1e9",
+        "multi_head_with_weights/*", parts=attending(no_keys=-1e9)),
+    convention("a mask adds −1e9",
         "nn.MultiheadAttention adds −1e9 to the scores that a mask of booleans hides: scores below 32 are lost in "
         "float32, and a query that may attend to nothing gets the mean of all values",
-        cases=("multi_head_with_weights/*",),
-        dtypes=("float32",),
-        parts=attending(no_keys="mean"),
-    ),
-    Convention(
-        "Paddle",
-        "softplus is linear above 20",
+        "multi_head_with_weights/*", dtypes="float32", parts=attending(no_keys="mean")),
+    convention("softplus is linear above 20",
         "softplus is x above threshold=20, as documented; log1p(e^−x) is 2e-9 there",
-        cases=("softplus/*",),
-        options={"threshold": 20.0},
-    ),
-    Convention(
-        "Paddle",
-        "an axis whose length stays is copied",
+        "softplus/*", options={"threshold": 20.0}),
+    convention("an axis whose length stays is copied",
         "interpolate: a factor of 1.125 that leaves 5 places at 5 moves them, c = (i + ½)/f − ½; Paddle copies them",
-        cases=("upsample/1-D, linear, factor 1.125",),
-        equation=copied_where_it_stays,
-    ),
-    defect(
-        "PaddlePaddle/Paddle#4366",
+        ("upsample/1-D, linear, factor 1.125",), equation=copied_where_it_stays),
+    defect("PaddlePaddle/Paddle#4366",
         "softmax and log_softmax raise x − max to −64: log_softmax([0, −300]) is −64, and a key that is masked by −∞ "
         "keeps the weight 1.6e-28, so that infinity in its value and gradients come through",
-        OF_SOFTMAX,
-        parts=RAISED,
-    ),
-    defect(
-        "binary_cross_entropy_with_logits: gradient at 0",
+        OF_SOFTMAX, parts=RAISED),
+    defect("binary_cross_entropy_with_logits: gradient at 0",
         "at a logit of exactly 0 the gradient is σ − t − 1, where σ − t is right: −½ in place of ½ for t = 0 (since "
         "PaddlePaddle/Paddle#64253); and where a prediction is sure and right log1p(e^−|x|) is lost",
-        "binary_cross_entropy/tails*",
-        "output, gradient of logits",
-        equation=lost_at_zero,
-    ),
-    defect(
-        "losses: no gradient of targets",
+        "binary_cross_entropy/tails*", "output, gradient of logits", equation=lost_at_zero),
+    defect("losses: no gradient of targets",
         "binary_cross_entropy_with_logits gives its targets the gradient 0, where probabilities have one",
-        "binary_cross_entropy/*",
-        "gradient of targets",
-        equation=without_gradient(BINARY.equation, 1),
-    ),
-    defect(
-        "losses: no gradient of targets",
+        "binary_cross_entropy/*", "gradient of targets", equation=without_gradient(BINARY.equation, 1)),
+    defect("losses: no gradient of targets",
         "cross_entropy gives its targets the gradient 0, where probabilities have one",
-        "cross_entropy of probabilities/*",
-        "gradient of targets",
-        equation=without_gradient(OF_PROBABILITIES.equation, 1),
-    ),
-    defect(
-        "gaussian_nll_loss: no gradient of the variance",
+        "cross_entropy of probabilities/*", "gradient of targets",
+        equation=without_gradient(OF_PROBABILITIES.equation, 1)),
+    defect("gaussian_nll_loss: no gradient of the variance",
         "gaussian_nll_loss clips the variance under no_grad, and so its gradient is 0: a model that predicts its "
         "variance learns nothing",
-        "gaussian_nll/*",
-        "gradient of std",
-        equation=without_gradient(GAUSSIAN_NLL.equation, 1),
-    ),
-    defect(
-        "cross_entropy: smoothing with weights",
-        "with label_smoothing and weights of classes every row is multiplied by Σ_c w_c q_c, where the loss is "
-        "−Σ_c w_c q_c log p_c",
-        "cross_entropy/smoothing and weights",
-    ),
-    defect(
-        "float64: constants in float32",
+        "gaussian_nll/*", "gradient of std", equation=without_gradient(GAUSSIAN_NLL.equation, 1)),
+    defect("cross_entropy: smoothing with weights",
+        "with label_smoothing and weights of classes every row is multiplied by Σ_c w_c q_c, where the loss is −Σ_c "
+        "w_c q_c log p_c",
+        "cross_entropy/smoothing and weights"),
+    defect("float64: constants in float32",
         "ε of the norms, δ of huber, 1/size of pools, the places of interpolate and label smoothing are rounded to "
         "float32, also for float64",
         "*_norm*/*, average_pool/*, adaptive_average_pool/*, upsample/*, huber/*, cross_entropy/*, *coder_layer*",
-        dtypes="float64",
-        computed_in="float32",
-    ),
-    defect(
-        "average_pool, max_pool: ceil_mode",
+        dtypes="float64", computed_in="float32"),
+    defect("average_pool, max_pool: ceil_mode",
         "with ceil_mode and padding the last window may lie in the padding alone: there is one place too many",
-        "average_pool/2-D? ceil mode? padded, max_pool/2-D? ceil mode? padded",
-    ),
-    defect(
-        "std: gradient 0/0",
-        "std's gradient divides by std: NaN where all numbers are equal",
-        "std/equal numbers",
-        equation=divided_std,
-    ),
-    defect(
-        "det: gradient 0 if singular",
+        "average_pool/2-D? ceil mode? padded, max_pool/2-D? ceil mode? padded"),
+    defect("std: gradient 0/0", "std's gradient divides by std: NaN where all numbers are equal",
+        "std/equal numbers", equation=divided_std),
+    defect("det: gradient 0 if singular",
         "det's gradient takes det A⁻ᵀ, and 0 for a singular matrix; its cofactors are 0 only below rank N − 1",
-        "det/singular*",
-        equation=without_gradient(DET.equation, 0),
-    ),
-    defect(
-        "elu: exp(x) - 1", "elu as exp(x) − 1, and its gradient as y + α: both cancel", "elu/*", equation=printed_elu
-    ),
-    defect(
-        "sigmoid: gradient by 1 - σ",
+        "det/singular*", equation=without_gradient(DET.equation, 0)),
+    defect("elu: exp(x) - 1", "elu as exp(x) − 1, and its gradient as y + α: both cancel",
+        "elu/*", equation=printed_elu),
+    defect("sigmoid: gradient by 1 - σ",
         "sigmoid's gradient forms 1 − σ with σ rounded to 1: nothing left in the right tail",
-        "sigmoid/far right",
-        parts=PRINTED_SIGMOID,
-    ),
-    defect(
-        "softplus: log(1 + exp)",
+        "sigmoid/far right", parts=PRINTED_SIGMOID),
+    defect("softplus: log(1 + exp)",
         "softplus as log(1 + exp(βx))/β: nothing is left of eˣ below −16 in float32; log1p keeps it",
-        "softplus/far left, softplus/beta*",
-        equation=printed_softplus,
-    ),
-    defect(
-        "gelu: 1 + erf",
-        "gelu as x/2 (1 + erf): no digit is left in the left tail",
-        "gelu/at -5*, gelu/far left",
-        equation=printed_gelu,
-    ),
-    defect(
-        "gelu tanh: 1 + tanh",
-        "gelu(tanh) as x/2 (1 + tanh), and its gradient by 1 − tanh²: both cancel",
-        "gelu/tanh*",
-        equation=printed_gelu,
-    ),
-    defect(
-        "logsumexp of -inf: NaN",
-        "logsumexp of −inf alone is NaN, where −inf is right, and so its gradient",
-        "logsumexp/-inf alone",
-        equation=logsumexp_from_maximum,
-    ),
-    defect(
-        "logsumexp: gradient exp(x - y)",
-        "its gradient exp(x − y) takes y rounded: |y| u of relative error",
-        "logsumexp/*",
-        equation=printed_logsumexp,
-    ),
-    defect(
-        "group_norm: one-pass variance",
+        "softplus/far left, softplus/beta*", equation=printed_softplus),
+    defect("gelu: 1 + erf", "gelu as x/2 (1 + erf): no digit is left in the left tail",
+        "gelu/at -5*, gelu/far left", equation=printed_gelu),
+    defect("gelu tanh: 1 + tanh", "gelu(tanh) as x/2 (1 + tanh), and its gradient by 1 − tanh²: both cancel",
+        "gelu/tanh*", equation=printed_gelu),
+    defect("logsumexp of -inf: NaN", "logsumexp of −inf alone is NaN, where −inf is right, and so its gradient",
+        "logsumexp/-inf alone", equation=logsumexp_from_maximum),
+    defect("logsumexp: gradient exp(x - y)", "its gradient exp(x − y) takes y rounded: |y| u of relative error",
+        "logsumexp/*", equation=printed_logsumexp),
+    defect("group_norm: one-pass variance",
         "group_norm takes the variance as E[x²] − E[x]², which cancels where the mean is large",
-        "group_norm/*mean*",
-        parts=ONE_PASS,
-    ),
-    defect(
-        "StudentT: log Γ((ν + 1)/2) − log Γ(ν/2)",
+        "group_norm/*mean*", parts=ONE_PASS),
+    defect("StudentT: log Γ((ν + 1)/2) − log Γ(ν/2)",
         "the density of Student's t forms the difference of two numbers of the size of ν log ν",
-        "student_t_log_prob/*",
-        equation=printed_student_t,
-    ),
-    defect(
-        "PaddlePaddle/Paddle#4366",
-        "kl_divergence of Categorical is NaN or −∞ where a class cannot be",
-        "categorical_kl/classes*",
-        "output",
-    ),
-    defect(
-        "PaddlePaddle/Paddle#4366",
+        "student_t_log_prob/*", equation=printed_student_t),
+    defect("PaddlePaddle/Paddle#4366", "kl_divergence of Categorical is NaN or −∞ where a class cannot be",
+        "categorical_kl/classes*", "output"),
+    defect("PaddlePaddle/Paddle#4366",
         "kl_divergence of Categorical takes the logarithms of its own softmax: Σ p (log p − log q) cancels",
-        "categorical_kl/*",
-        equation=printed_categorical_kl,
-    ),
-    defect(
-        "kl_divergence of normals: r^2 - 1 - log r^2",
+        "categorical_kl/*", equation=printed_categorical_kl),
+    defect("kl_divergence of normals: r^2 - 1 - log r^2",
         "r² − 1 with r = σ_p/σ_q rounded cancels where σ_p and σ_q nearly agree",
-        "normal_kl/*",
-        equation=printed_normal_kl,
-    ),
-)
+        "normal_kl/*", equation=printed_normal_kl),
+)  # fmt: skip

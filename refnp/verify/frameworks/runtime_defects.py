@@ -10,6 +10,7 @@ from functools import partial
 from refnp import layers
 from refnp.layers.similarity import unit_rows
 from refnp.verify.case import Convention, KnownDefect, beside
+from refnp.verify.frameworks.known import rows_of
 from refnp.verify.layers.activations import (
     coarse_logistic,
     erf_form,
@@ -32,7 +33,6 @@ from refnp.verify.layers.softmax import (
     logsumexp_without_maximum,
 )
 
-SINGLE, DOUBLE = ("float32",), ("float64",)
 LOGARITHM_OF_SOFTMAX = {layers.log_softmax.page: logarithm_of_softmax}
 CUT_LOGISTIC = {logistic: partial(coarse_logistic, absolute=2.0**-23, least=-18)}
 COARSE_LOGISTIC = {logistic: partial(coarse_logistic, absolute=6e-7)}
@@ -84,17 +84,14 @@ ADDED = "Attention adds −∞ to the scores of masked keys, and multiplies thei
 STAYS = "Resize copies an axis whose length a factor of 1.125 leaves at 5, where c = (i + ½)/f − ½ moves its places"
 
 
+defect, _ = rows_of("")
 COMMON = (
-    KnownDefect(
-        "", "Gelu: 1 + erf cancels", GELU_TAIL, (), SINGLE, ("gelu/at -5*", "gelu/far left"), equation=printed_gelu
-    ),
-    KnownDefect(
-        "", "Gelu (tanh): 1 + tanh cancels", GELU_TANH_TAIL, cases=("gelu/tanh, far left",), equation=printed_gelu
-    ),
-    KnownDefect("", "Elu: exp(x) - 1", ELU, cases=("elu/around zero",), equation=printed_elu),
-    KnownDefect("", "LogSoftmax: log of the sum", LOG_SOFTMAX, cases=LOST_LOGARITHMS, parts=PRINTED_LOGARITHM),
-    KnownDefect("", "SoftmaxCrossEntropyLoss: log of the sum", ENTROPY, cases=SURE_ENTROPY, parts=PRINTED_LOGARITHM),
-)
+    defect("Gelu: 1 + erf cancels", GELU_TAIL, "gelu/at -5*, gelu/far left", dtypes="float32", equation=printed_gelu),
+    defect("Gelu (tanh): 1 + tanh cancels", GELU_TANH_TAIL, ("gelu/tanh, far left",), equation=printed_gelu),
+    defect("Elu: exp(x) - 1", ELU, "elu/around zero", equation=printed_elu),
+    defect("LogSoftmax: log of the sum", LOG_SOFTMAX, LOST_LOGARITHMS, parts=PRINTED_LOGARITHM),
+    defect("SoftmaxCrossEntropyLoss: log of the sum", ENTROPY, SURE_ENTROPY, parts=PRINTED_LOGARITHM),
+)  # fmt: skip
 
 
 def common(framework: str, *without: str) -> tuple[KnownDefect, ...]:
@@ -106,7 +103,7 @@ def common(framework: str, *without: str) -> tuple[KnownDefect, ...]:
 def in_float32(framework: str, issue: str, why: str, *names: str) -> tuple[KnownDefect, ...]:
     """The common ones of these names where float64 is computed in float32, which is known as `issue`."""
     chosen = [known for known in COMMON if known.issue.startswith(names)]
-    return beside(KnownDefect(framework, issue, why, dtypes=DOUBLE, computed_in="float32"), *chosen)
+    return beside(KnownDefect(framework, issue, why, dtypes=("float64",), computed_in="float32"), *chosen)
 
 
 def hidden(framework: str, how: str, why: str, *cases: str) -> Convention:
@@ -119,350 +116,156 @@ ONNX_GELU = "Gelu (tanh), as ONNX defines it by other operators, has its constan
 ONNX_GROUPS = "GroupNormalization, as ONNX defines it by other operators, takes " + IN_ONE_PASS
 MEAN_30 = ("group_norm/signals of mean 30", "instance_norm/signals of mean 30")
 
+defect, convention = rows_of("ONNXRuntime")
 ONNXRUNTIME = (
-    KnownDefect(
-        "ONNXRuntime",
-        "microsoft/onnxruntime#22557",
-        "Sigmoid of a number below −18 is 0 where eˣ is right, and so x σ(x)",
-        (),
-        SINGLE,
-        ("sigmoid/far left", "silu/far left"),
-        parts=CUT_LOGISTIC,
-    ),
-    KnownDefect(
-        "ONNXRuntime",
-        "Sigmoid in float64: 1 - sigmoid(-x)",
+    defect("microsoft/onnxruntime#22557", "Sigmoid of a number below −18 is 0 where eˣ is right, and so x σ(x)",
+        "sigmoid/far left, silu/far left", dtypes="float32", parts=CUT_LOGISTIC),
+    defect("Sigmoid in float64: 1 - sigmoid(-x)",
         "Sigmoid of a negative number as 1 − σ(−x) in float64: no digit is left below −36, and few above",
-        (),
-        DOUBLE,
-        ("sigmoid/far left", "silu/far left"),
-        parts=COMPLEMENT,
-    ),
-    KnownDefect(
-        "ONNXRuntime", "ONNX's Gelu (tanh): float32 constants", ONNX_GELU, (), DOUBLE, ("gelu/tanh*",), "float32"
-    ),
+        "sigmoid/far left, silu/far left", dtypes="float64", parts=COMPLEMENT),
+    defect("ONNX's Gelu (tanh): float32 constants", ONNX_GELU, "gelu/tanh*", dtypes="float64", computed_in="float32"),
     *common("ONNXRuntime"),
     *in_float32("ONNXRuntime", "ONNX's Gelu (tanh): float32 constants", ONNX_GELU, "Gelu (tanh)"),
-    KnownDefect(
-        "ONNXRuntime",
-        "ONNX's GroupNormalization: one pass",
-        ONNX_GROUPS,
-        cases=("group_norm/signals of mean 30",),
-        parts=ONE_PASS,
-    ),
+    defect("ONNX's GroupNormalization: one pass", ONNX_GROUPS, "group_norm/signals of mean 30", parts=ONE_PASS),
     hidden("ONNXRuntime", "added", ADDED, "attention/*in a masked*"),
-    KnownDefect("ONNXRuntime", "ONNX's Attention: scale in float32", ONNX_ATTENTION, (), DOUBLE, ATTENTIONS, "float32"),
-    KnownDefect(
-        "ONNXRuntime",
-        HIDDEN,
-        ADDED,
-        (),
-        DOUBLE,
-        ("attention/*in a masked*",),
-        "float32",
-        parts=attending(hidden="added"),
-    ),  # by a scale in float32, too
-    KnownDefect(
-        "ONNXRuntime",
-        "Attention: a mask of one row",
+    defect("ONNX's Attention: scale in float32", ONNX_ATTENTION, ATTENTIONS, dtypes="float64", computed_in="float32"),
+    defect(HIDDEN, ADDED,
+        "attention/*in a masked*", dtypes="float64", computed_in="float32", parts=attending(hidden="added")),
+    defect("Attention: a mask of one row",
         "Attention of float32 fails with a mask (B, H, 1, M), which broadcasts over the queries",
-        (),
-        SINGLE,
-        ("attention/mask of padding",),
-        fails=True,
-    ),
-    Convention("ONNXRuntime", COPIED, STAYS, cases=("upsample/*factor 1.125",), equation=copied_where_it_stays),
-)
+        "attention/mask of padding", dtypes="float32", fails=True),
+    convention(COPIED, STAYS, "upsample/*factor 1.125", equation=copied_where_it_stays),
+)  # fmt: skip
 
+defect, convention = rows_of("ONNX")
 EVALUATOR = (
-    KnownDefect(
-        "ONNX", "Erf in float32", "Erf is taken in float32, also of float64", (), DOUBLE, ("erf/*",), "float32"
-    ),
-    KnownDefect("ONNX", "ONNX's Gelu (tanh): float32 constants", ONNX_GELU, (), DOUBLE, ("gelu/tanh*",), "float32"),
-    KnownDefect("ONNX", "Erf in float32", "Gelu's Erf is taken in float32", (), DOUBLE, ("gelu/[!t]*",), "float32"),
+    defect("Erf in float32", "Erf is taken in float32, also of float64",
+        "erf/*", dtypes="float64", computed_in="float32"),
+    defect("ONNX's Gelu (tanh): float32 constants", ONNX_GELU, "gelu/tanh*", dtypes="float64", computed_in="float32"),
+    defect("Erf in float32", "Gelu's Erf is taken in float32", "gelu/[!t]*", dtypes="float64", computed_in="float32"),
     *common("ONNX", "Elu"),
     *in_float32("ONNX", "ONNX's Gelu (tanh): float32 constants", ONNX_GELU, "Gelu (tanh)"),
     *in_float32("ONNX", "Erf in float32", "Gelu's Erf is taken in float32", "Gelu: "),
-    KnownDefect(
-        "ONNX", "Gelu: 1 + erf cancels", GELU_TAIL, (), DOUBLE, ("gelu/at -5*", "gelu/far left"), equation=printed_gelu
-    ),
-    KnownDefect(
-        "ONNX",
-        "onnx/onnx#8423",
-        LOG_OF_SOFTMAX,
-        (),
-        SINGLE,
-        (*UNDERFLOWN, "cross_entropy/logits 100"),
-        parts=LOGARITHM_OF_SOFTMAX,
-    ),
-    KnownDefect("ONNX", "onnx/onnx#8423", LOG_OF_SOFTMAX, (), DOUBLE, UNDERFLOWN, parts=LOGARITHM_OF_SOFTMAX),
-    KnownDefect(  # p is subnormal, and it is not known what becomes of it
-        "ONNX", "onnx/onnx#8423", LOG_OF_SOFTMAX, (), SINGLE, ("log_softmax/logits 100", "cross_entropy/logits 100")
-    ),
-    KnownDefect(
-        "ONNX",
-        "onnx/onnx#8441",
-        "ReduceLogSumExp of −∞ alone is NaN, not −∞",
-        cases=("logsumexp/-inf alone",),
-        equation=logsumexp_from_maximum,
-    ),
-    KnownDefect(
-        "ONNX",
-        "ONNX's GroupNormalization: one pass",
-        ONNX_GROUPS,
-        cases=("group_norm/signals of mean 30",),
-        parts=ONE_PASS,
-    ),
+    defect("Gelu: 1 + erf cancels", GELU_TAIL, "gelu/at -5*, gelu/far left", dtypes="float64", equation=printed_gelu),
+    defect("onnx/onnx#8423", LOG_OF_SOFTMAX,
+        (*UNDERFLOWN, "cross_entropy/logits 100"), dtypes="float32", parts=LOGARITHM_OF_SOFTMAX),
+    defect("onnx/onnx#8423", LOG_OF_SOFTMAX, UNDERFLOWN, dtypes="float64", parts=LOGARITHM_OF_SOFTMAX),
+    defect("onnx/onnx#8423", LOG_OF_SOFTMAX, "log_softmax/logits 100, cross_entropy/logits 100", dtypes="float32"),
+    defect("onnx/onnx#8441", "ReduceLogSumExp of −∞ alone is NaN, not −∞",
+        "logsumexp/-inf alone", equation=logsumexp_from_maximum),
+    defect("ONNX's GroupNormalization: one pass", ONNX_GROUPS, "group_norm/signals of mean 30", parts=ONE_PASS),
     hidden("ONNX", "added", ADDED, "attention/*in a masked*"),
-    KnownDefect(
-        "ONNX",
-        "onnx/onnx#8446",
-        "ConvTranspose fails with groups",
-        cases=("convolution_transpose/*groups",),
-        fails=True,
-    ),
-    KnownDefect(
-        "ONNX",
-        "GatherElements: axis -1",
+    defect("onnx/onnx#8446", "ConvTranspose fails with groups", "convolution_transpose/*groups", fails=True),
+    defect("GatherElements: axis -1",
         "GatherElements fails along the last axis, counted from the end, where indices are shorter",
-        cases=("take_along_axis/*",),
-        fails=True,
-    ),
-    KnownDefect(
-        "ONNX",
-        "AveragePool: ceil_mode pads in front",
+        "take_along_axis/*", fails=True),
+    defect("AveragePool: ceil_mode pads in front",
         "what ceil_mode adds to x is put in front of it, and so every window is another one",
-        cases=("average_pool/1-D, ceil mode",),
-    ),
-)
+        ("average_pool/1-D, ceil mode",)),
+)  # fmt: skip
+defect, convention = rows_of("OpenVINO")
 OPENVINO = (
-    KnownDefect(
-        "OpenVINO",
-        "Erf: absolute error",
-        "Erf has an absolute error of 2e-7: no digit is right near 0",
-        cases=("erf/*",),
-        off_by=2e-7,
-    ),
+    defect("Erf: absolute error", "Erf has an absolute error of 2e-7: no digit is right near 0", "erf/*", off_by=2e-7),
     *common("OpenVINO"),
-    KnownDefect(
-        "OpenVINO",
-        "openvinotoolkit/openvino#35931",
+    defect("openvinotoolkit/openvino#35931",
         "SoftPlus of negative numbers has an absolute error of 4e-6, and is 0 or 4e-6 where eˣ is right",
-        cases=("softplus/*", "binary_cross_entropy/none", TAILS),
-        off_by=4e-6,
-    ),
-    KnownDefect(
-        "OpenVINO",
-        "Attention: NaN behind a mask makes every row 0",
+        ("softplus/*", "binary_cross_entropy/none", TAILS), off_by=4e-6),
+    defect("Attention: NaN behind a mask makes every row 0",
         "a NaN or infinity in a masked key or value makes all rows 0, whatever else they may attend to",
-        cases=("attention/*in a masked*",),
-    ),
-    KnownDefect(
-        "OpenVINO",
-        "LpNormalization: an epsilon in the root",
+        "attention/*in a masked*"),
+    defect("LpNormalization: an epsilon in the root",
         "LpNormalization takes √(|x|² + 1.2e-7): rows of length 1e-3 are 5 % too short",
-        cases=("cosine_attention/keys of any length",),
-        parts=OPENVINO_ROWS,
-    ),
-    KnownDefect("OpenVINO", WINDOWS, WINDOW, cases=("window_attention/*",), equation=without_window),
-    KnownDefect("OpenVINO", "openvinotoolkit/openvino#33369", CEILED, cases=("max_pool/2-D, ceil mode, padded",)),
-    KnownDefect(
-        "OpenVINO",
-        "AveragePool: ceil_mode beyond the padding",
+        "cosine_attention/keys of any length", parts=OPENVINO_ROWS),
+    defect(WINDOWS, WINDOW, "window_attention/*", equation=without_window),
+    defect("openvinotoolkit/openvino#33369", CEILED, ("max_pool/2-D, ceil mode, padded",)),
+    defect("AveragePool: ceil_mode beyond the padding",
         "places beyond x and its padding are counted: a sum of 8 numbers is divided by 12",
-        cases=("average_pool/2-D, ceil mode, padded",),
-    ),
-    Convention("OpenVINO", COPIED, STAYS, cases=("upsample/*factor 1.125",), equation=copied_where_it_stays),
-)
+        ("average_pool/2-D, ceil mode, padded",)),
+    convention(COPIED, STAYS, "upsample/*factor 1.125", equation=copied_where_it_stays),
+)  # fmt: skip
 NO_SHIFT = "ReduceLogSumExp takes exp without the maximum subtracted: infinity from logits of 100"
 SCALAR = "an array of OpenCV has one axis at least: a result of shape () comes back as (1,)"
 MEAN_OF_ALL = "a fully masked row gives the mean of all values"
+defect, convention = rows_of("OpenCV")
 OPENCV = (
-    KnownDefect("OpenCV", "a scalar has shape (1,)", SCALAR, cases=("det/[!s]*",), equation=of_one_axis(DET.equation)),
-    KnownDefect("OpenCV", "a scalar has shape (1,)", SCALAR, cases=("det/s*",), equation=of_one_axis(DET.equation)),
-    KnownDefect(
-        "OpenCV",
-        "a scalar has shape (1,)",
-        SCALAR,
-        cases=SCALAR_ENTROPIES,
-        equation=of_one_axis(CROSS_ENTROPY.equation),
-        parts=PRINTED_LOGARITHM,
-    ),
+    defect("a scalar has shape (1,)", SCALAR, "det/[!s]*", equation=of_one_axis(DET.equation)),
+    defect("a scalar has shape (1,)", SCALAR, "det/s*", equation=of_one_axis(DET.equation)),
+    defect("a scalar has shape (1,)", SCALAR,
+        SCALAR_ENTROPIES, equation=of_one_axis(CROSS_ENTROPY.equation), parts=PRINTED_LOGARITHM),
     *common("OpenCV", "Gelu (tanh)"),
-    KnownDefect(
-        "OpenCV",
-        "Gelu: approximate has no effect",
+    defect("Gelu: approximate has no effect",
         "Gelu with approximate='tanh' is the erf form, off by up to 5e-4, and no error says so",
-        cases=("gelu/tanh*",),
-        equation=erf_form,
-    ),
-    KnownDefect(
-        "OpenCV",
-        "Softplus: overflow",
-        "Softplus as log(1 + eˣ) is infinite where eˣ is",
-        cases=(TAILS,),
-        equation=sure_of_softplus,
-    ),
-    KnownDefect("OpenCV", "LogSoftmax: log(softmax)", LOG_OF_SOFTMAX, cases=("log_softmax/logits 100",)),
-    KnownDefect("OpenCV", "LogSoftmax: log(softmax)", LOG_OF_SOFTMAX, cases=UNDERFLOWN, parts=LOGARITHM_OF_SOFTMAX),
-    KnownDefect("OpenCV", "ReduceLogSumExp: no maximum", NO_SHIFT, cases=OVERFLOWN, equation=logsumexp_without_maximum),
-    KnownDefect(
-        "OpenCV",
-        "fastNorm: one pass",
+        "gelu/tanh*", equation=erf_form),
+    defect("Softplus: overflow", "Softplus as log(1 + eˣ) is infinite where eˣ is",
+        (TAILS,), equation=sure_of_softplus),
+    defect("LogSoftmax: log(softmax)", LOG_OF_SOFTMAX, "log_softmax/logits 100"),
+    defect("LogSoftmax: log(softmax)", LOG_OF_SOFTMAX, UNDERFLOWN, parts=LOGARITHM_OF_SOFTMAX),
+    defect("ReduceLogSumExp: no maximum", NO_SHIFT, OVERFLOWN, equation=logsumexp_without_maximum),
+    defect("fastNorm: one pass",
         f"LayerNormalization and its kin take {IN_ONE_PASS}: −493 where −2.1 is right for a mean of 1e4",
-        cases=("layer_norm/mean *", "layer_norm/1024 rows*", *MEAN_30),
-        parts=ONE_PASS,
-    ),
+        ("layer_norm/mean *", "layer_norm/1024 rows*", *MEAN_30), parts=ONE_PASS),
     hidden("OpenCV", "selected", "masked values are multiplied by 0: NaN and infinity stay", "attention/*in a masked*"),
-    Convention("OpenCV", MEAN_OF_ALL, MASKED_ROW, cases=("attention/*",), parts=attending(no_keys="mean")),
-    KnownDefect(
-        "OpenCV",
-        MEAN_OF_ALL,
-        MASKED_ROW,
-        cases=("multi_head_with_weights/fully*", "encoder_fast_path/a seq*"),
-        parts=MEAN_OF_ALL_VALUES,
-    ),
-    KnownDefect("OpenCV", NOTHING, NAN_ROW, cases=("multi_head_additive_mask/fully*",), parts=NAN_FOR_NO_KEYS),
-    KnownDefect(
-        "OpenCV",
-        "Attention: softcap after the mask",
+    convention(MEAN_OF_ALL, MASKED_ROW, "attention/*", parts=attending(no_keys="mean")),
+    defect(MEAN_OF_ALL, MASKED_ROW,
+        "multi_head_with_weights/fully*, encoder_fast_path/a seq*", parts=MEAN_OF_ALL_VALUES),
+    defect(NOTHING, NAN_ROW, "multi_head_additive_mask/fully*", parts=NAN_FOR_NO_KEYS),
+    defect("Attention: softcap after the mask",
         "softcap is taken of scores that are −∞ already, c tanh(−∞/c) = −c: masked keys are seen; right until opset 23",
-        cases=("softcap_attention/bias and mask",),
-    ),
-    KnownDefect(
-        "OpenCV",
-        "operators with several outputs",
+        "softcap_attention/bias and mask"),
+    defect("operators with several outputs",
         "BatchNormalization in training mode and Attention's scores fail: outShapes.size() == outTypes.size()",
-        cases=("batch_norm/*", "attention_scores/*"),
-        fails=True,
-    ),
-    KnownDefect(
-        "OpenCV", "ScatterElements fails", "an assertion about the axis fails", cases=("scatter/*",), fails=True
-    ),
-    KnownDefect(
-        "OpenCV",
-        "Resize by factors fails",
+        "batch_norm/*, attention_scores/*", fails=True),
+    defect("ScatterElements fails", "an assertion about the axis fails", "scatter/*", fails=True),
+    defect("Resize by factors fails",
         "with scales and without sizes there are three inputs, which an assertion excludes",
-        cases=("upsample/*twice", "upsample/*factor 1*", "upsample/3-D, trilinear, corners"),
-        fails=True,
-    ),
-    KnownDefect(
-        "OpenCV",
-        "arrays without elements",
-        "a Gather of nothing gives no array, and a Reshape to no elements fails",
-        cases=("embedding/no tokens", "set_convolution/empty set"),
-        fails=True,
-    ),
-    KnownDefect(
-        "OpenCV",
-        "LpNormalization: an epsilon in the root",
-        "LpNormalization takes √(|x|² + 1e-10)",
-        cases=("cosine_attention/keys of any length",),
-        parts=OPENCV_ROWS,
-    ),
-    KnownDefect("OpenCV", WINDOWS, WINDOW, cases=("window_attention/*",), equation=without_window),
-    KnownDefect("OpenCV", "pools: ceil_mode", CEILED, cases=("*_pool/2-D, ceil mode, padded",)),
-    KnownDefect(
-        "OpenCV",
-        "AveragePool: ceil_mode beyond x",
-        "places beyond x are counted: one number is divided by 3",
-        cases=("average_pool/1-D, ceil mode",),
-    ),
-    KnownDefect(
-        "OpenCV",
-        "Resize: coordinates",
-        "bilinear weights are off by some units of 1e-6",
-        cases=("upsample/2-D, bilinear*",),
-        off_by=1e-5,
-    ),
-)
+        ("upsample/*twice", "upsample/*factor 1*", "upsample/3-D, trilinear, corners"), fails=True),
+    defect("arrays without elements", "a Gather of nothing gives no array, and a Reshape to no elements fails",
+        "embedding/no tokens, set_convolution/empty set", fails=True),
+    defect("LpNormalization: an epsilon in the root", "LpNormalization takes √(|x|² + 1e-10)",
+        "cosine_attention/keys of any length", parts=OPENCV_ROWS),
+    defect(WINDOWS, WINDOW, "window_attention/*", equation=without_window),
+    defect("pools: ceil_mode", CEILED, ("*_pool/2-D, ceil mode, padded",)),
+    defect("AveragePool: ceil_mode beyond x", "places beyond x are counted: one number is divided by 3",
+        ("average_pool/1-D, ceil mode",)),
+    defect("Resize: coordinates", "bilinear weights are off by some units of 1e-6",
+        ("upsample/2-D, bilinear*",), off_by=1e-5),
+)  # fmt: skip
 ALWAYS_SINGLE = "is computed in float32, also in float64"
+defect, convention = rows_of("tract")
 TRACT = (
-    KnownDefect(
-        "tract",
-        "Erf: absolute error",
-        "Erf has an absolute error of 1e-6: no digit is right near 0, and few of Gelu",
-        (),
-        SINGLE,
-        ("erf/*", "gelu/ordinary"),
-        off_by=2e-6,
-    ),
+    defect("Erf: absolute error", "Erf has an absolute error of 1e-6: no digit is right near 0, and few of Gelu",
+        "erf/*, gelu/ordinary", dtypes="float32", off_by=2e-6),
     *common("tract", "SoftmaxCrossEntropyLoss"),
-    KnownDefect(
-        "tract",
-        "Sigmoid: clamped",
+    defect("Sigmoid: clamped",
         "Sigmoid of anything below −14 is 4.5e-7, and x σ(x) so grows with |x|; of anything above 18 it is 1 − 5e-7",
-        (),
-        SINGLE,
-        ("sigmoid/far*", "silu/far*"),
-        parts=COARSE_LOGISTIC,
-    ),
-    KnownDefect("tract", "Softplus: log(1 + exp(x))", LOG_ONE_PLUS, cases=("softplus/*",), equation=printed_softplus),
-    KnownDefect("tract", "Softplus: log(1 + exp(x))", LOG_ONE_PLUS, cases=(TAILS,), equation=sure_of_softplus),
-    KnownDefect("tract", "LogSoftmax: log(softmax)", LOG_OF_SOFTMAX, cases=("log_softmax/logits 100",)),
-    KnownDefect("tract", "LogSoftmax: log(softmax)", LOG_OF_SOFTMAX, cases=UNDERFLOWN, parts=LOGARITHM_OF_SOFTMAX),
-    KnownDefect("tract", "ReduceLogSumExp: no maximum", NO_SHIFT, cases=OVERFLOWN, equation=logsumexp_without_maximum),
-    KnownDefect(
-        "tract",
-        "norms in float32",
-        f"the first part {ALWAYS_SINGLE}; stash_type has no effect",
-        (),
-        DOUBLE,
-        ("*_norm/*",),
-        "float32",
-    ),
-    KnownDefect("tract", WINDOWS, WINDOW, cases=("window_attention/*",), equation=without_window),
-    KnownDefect("tract", WINDOWS, WINDOW, (), DOUBLE, ("window_attention/*",), "float32", equation=without_window),
-    KnownDefect("tract", "Attention in float32", f"Attention {ALWAYS_SINGLE}", (), DOUBLE, ATTENTIONS, "float32"),
-    KnownDefect(
-        "tract",
-        "Attention: a mask of truth values is added",
+        "sigmoid/far*, silu/far*", dtypes="float32", parts=COARSE_LOGISTIC),
+    defect("Softplus: log(1 + exp(x))", LOG_ONE_PLUS, "softplus/*", equation=printed_softplus),
+    defect("Softplus: log(1 + exp(x))", LOG_ONE_PLUS, (TAILS,), equation=sure_of_softplus),
+    defect("LogSoftmax: log(softmax)", LOG_OF_SOFTMAX, "log_softmax/logits 100"),
+    defect("LogSoftmax: log(softmax)", LOG_OF_SOFTMAX, UNDERFLOWN, parts=LOGARITHM_OF_SOFTMAX),
+    defect("ReduceLogSumExp: no maximum", NO_SHIFT, OVERFLOWN, equation=logsumexp_without_maximum),
+    defect("norms in float32", f"the first part {ALWAYS_SINGLE}; stash_type has no effect",
+        "*_norm/*", dtypes="float64", computed_in="float32"),
+    defect(WINDOWS, WINDOW, "window_attention/*", equation=without_window),
+    defect(WINDOWS, WINDOW, "window_attention/*", dtypes="float64", computed_in="float32", equation=without_window),
+    defect("Attention in float32", f"Attention {ALWAYS_SINGLE}", ATTENTIONS, dtypes="float64", computed_in="float32"),
+    defect("Attention: a mask of truth values is added",
         "where values are wider or narrower than keys, True and False are added to the scores as 1 and 0: nothing is "
         "hidden, and no error says so",
-        (),
-        SINGLE,
-        ("general_attention/mask",),
-    ),
-    KnownDefect(
-        "tract",
-        "Attention in float64: values of another width",
+        "general_attention/mask", dtypes="float32"),
+    defect("Attention in float64: values of another width",
         "Attention fails in float64 where values are wider or narrower than keys: EinSumMatMul, suitable.len() > 0",
-        (),
-        DOUBLE,
-        ("attention/values of another width", "*_widths/of heads*", "general_attention/*"),
-        fails=True,
-    ),
-    KnownDefect(
-        "tract",
-        "Attention: a mask of truth values",
+        "attention/values of another width, *_widths/of heads*, general_attention/*", dtypes="float64", fails=True),
+    defect("Attention: a mask of truth values",
         "Attention fails with a mask of truth values: FlashSDPA, mask must be floating point",
-        (),
-        (),
-        ATTENTIONS,
-        fails=True,
-    ),
-    KnownDefect(
-        "tract",
-        "Gemm in float64",
-        "Gemm fails in float64: its beta is a tensor of float32",
-        (),
-        DOUBLE,
-        ("linear/*",),
-        fails=True,
-    ),
-    KnownDefect(
-        "tract",
-        "BatchNormalization: training mode",
-        "BatchNormalization in training mode has three outputs, tract's one",
-        (),
-        (),
-        ("batch_norm/*",),
-        fails=True,
-    ),
-    KnownDefect("tract", NOTHING, NAN_ROW, cases=("multi_head_additive_mask/fully*",), parts=NAN_FOR_NO_KEYS),
-    KnownDefect(
-        "tract", NOTHING, NAN_ROW, (), DOUBLE, ("multi_head_additive_mask/f*",), "float32", parts=NAN_FOR_NO_KEYS
-    ),
-    KnownDefect("tract", "Resize in float32", f"Resize {ALWAYS_SINGLE}", (), DOUBLE, ("upsample/*",), "float32"),
-    KnownDefect("tract", "ReduceMean in float32", f"ReduceMean {ALWAYS_SINGLE}", (), DOUBLE, ("mse/*",), "float32"),
-)
+        ATTENTIONS, fails=True),
+    defect("Gemm in float64", "Gemm fails in float64: its beta is a tensor of float32",
+        "linear/*", dtypes="float64", fails=True),
+    defect("BatchNormalization: training mode", "BatchNormalization in training mode has three outputs, tract's one",
+        "batch_norm/*", fails=True),
+    defect(NOTHING, NAN_ROW, "multi_head_additive_mask/fully*", parts=NAN_FOR_NO_KEYS),
+    defect(NOTHING, NAN_ROW,
+        "multi_head_additive_mask/f*", dtypes="float64", computed_in="float32", parts=NAN_FOR_NO_KEYS),
+    defect("Resize in float32", f"Resize {ALWAYS_SINGLE}", "upsample/*", dtypes="float64", computed_in="float32"),
+    defect("ReduceMean in float32", f"ReduceMean {ALWAYS_SINGLE}", "mse/*", dtypes="float64", computed_in="float32"),
+)  # fmt: skip

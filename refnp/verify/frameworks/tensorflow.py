@@ -1,13 +1,13 @@
 """TensorFlow: what each layer is called there, and what it is known for. Images have their channels last there."""
 
-import functools
 import math
 from collections.abc import Callable
 from operator import attrgetter
 
 import numpy as np
 
-from refnp.verify.case import KnownDefect, NotOfferedError, beside, listed
+from refnp.verify.case import KnownDefect, NotOfferedError, beside
+from refnp.verify.frameworks.known import rows_of
 from refnp.verify.layers.activations import PRINTED_SIGMOID, printed_elu, printed_gelu, printed_softplus
 from refnp.verify.layers.convolution import pairs_of, per_axis, same
 from refnp.verify.layers.engine import divided_cumprod, divided_std
@@ -195,91 +195,40 @@ FUNCTIONS: dict[str, str | Callable] = {
 
 def known_kernels(framework: str) -> tuple[KnownDefect, ...]:
     """What TensorFlow's own functions are known for, under the name of whoever calls them."""
-    defect = functools.partial(listed, framework)
+    defect, _ = rows_of(framework)
     known = (
-        defect(
-            "float64: constants in float32",
+        defect("float64: constants in float32",
             "√2 of gelu, α of leaky_relu and 1/√d of attention in heads are rounded to float32, also for float64",
-            "gelu/*, leaky_relu/*, multi_head*, attention/*",
-            dtypes="float64",
-            computed_in="float32",
-        ),
-        defect(
-            "cumprod: gradient at a zero",
+            "gelu/*, leaky_relu/*, multi_head*, attention/*", dtypes="float64", computed_in="float32"),
+        defect("cumprod: gradient at a zero",
             "cumprod's gradient divides by x, and takes 0 where x is 0, where it is the product of the others",
-            "cumprod/zeros",
-            "gradient of x",
-            equation=divided_cumprod,
-        ),
-        defect(
-            "det: no gradient if singular",
+            "cumprod/zeros", "gradient of x", equation=divided_cumprod),
+        defect("det: no gradient if singular",
             "det's gradient inverts the matrix, and raises for a singular one, whose cofactors are a gradient",
-            "det/singular*",
-            fails=True,
-        ),
-        defect(
-            "std: gradient 0/0",
-            "std's gradient divides by std: NaN where all numbers are equal",
-            "std/equal numbers",
-            equation=divided_std,
-        ),
-        defect(
-            "elu: exp(x) - 1",
-            "elu as exp(x) − 1, and its gradient as y + 1: both cancel",
-            "elu/*",
-            equation=printed_elu,
-        ),
-        defect(
-            "sigmoid: gradient by 1 - σ",
+            "det/singular*", fails=True),
+        defect("std: gradient 0/0", "std's gradient divides by std: NaN where all numbers are equal",
+            "std/equal numbers", equation=divided_std),
+        defect("elu: exp(x) - 1", "elu as exp(x) − 1, and its gradient as y + 1: both cancel",
+            "elu/*", equation=printed_elu),
+        defect("sigmoid: gradient by 1 - σ",
             "sigmoid's gradient forms 1 − σ with σ rounded to 1: nothing left in the right tail",
-            "sigmoid/far right, silu/far right",
-            "gradient of x",
-            parts=PRINTED_SIGMOID,
-        ),
-        defect(
-            "gelu tanh: 1 + tanh",
-            "gelu(tanh) as x/2 (1 + tanh), and its gradient: both cancel",
-            "gelu/tanh*",
-            equation=printed_gelu,
-        ),
-        defect(
-            "softplus: log1p(exp)",
-            "softplus of float64 is off by 2 units more than its parts allow",
-            "softplus/beta*",
-            equation=printed_softplus,
-        ),
-        defect(
-            "log_softmax: log of the sum",
-            "x − log Σ exp: a log p near 0, and its gradient, become 0",
-            "log_softmax/*",
-            parts=PRINTED_LOGARITHM,
-        ),
-        defect(
-            "softmax: gradient by p (g - sum(g p))",
-            "softmax's VJP p_L (ḡ_L − Σ ḡ p) loses its digits as p_L → 1",
-            "softmax/*",
-            "gradient of x",
-            parts=PRINTED_PULLBACK,
-        ),
-        defect(
-            "logsumexp of -inf: NaN gradient",
-            "its gradient is NaN for −inf alone",
-            "logsumexp/-inf alone",
-            equation=printed_logsumexp,
-        ),
-        defect(
-            "batch_normalization: x s + (β - μ s)",
+            "sigmoid/far right, silu/far right", "gradient of x", parts=PRINTED_SIGMOID),
+        defect("gelu tanh: 1 + tanh", "gelu(tanh) as x/2 (1 + tanh), and its gradient: both cancel",
+            "gelu/tanh*", equation=printed_gelu),
+        defect("softplus: log1p(exp)", "softplus of float64 is off by 2 units more than its parts allow",
+            "softplus/beta*", equation=printed_softplus),
+        defect("log_softmax: log of the sum", "x − log Σ exp: a log p near 0, and its gradient, become 0",
+            "log_softmax/*", parts=PRINTED_LOGARITHM),
+        defect("softmax: gradient by p (g - sum(g p))", "softmax's VJP p_L (ḡ_L − Σ ḡ p) loses its digits as p_L → 1",
+            "softmax/*", "gradient of x", parts=PRINTED_PULLBACK),
+        defect("logsumexp of -inf: NaN gradient", "its gradient is NaN for −inf alone",
+            "logsumexp/-inf alone", equation=printed_logsumexp),
+        defect("batch_normalization: x s + (β - μ s)",
             "where ε is far above the variance, or x far from 0, x γ/s + (β − μ γ/s) cancels",
-            "layer_norm/*, batch_norm/*, instance_norm/*",
-            parts=FOLDED,
-        ),
-        defect(
-            "cross entropy: log of the sum",
-            "log Σ exp − z_t: a loss near 0, and its gradients, become 0",
-            "cross_entropy/*, cross_entropy of probabilities/*",
-            parts=PRINTED_LOGARITHM,
-        ),
-    )
+            "layer_norm/*, batch_norm/*, instance_norm/*", parts=FOLDED),
+        defect("cross entropy: log of the sum", "log Σ exp − z_t: a loss near 0, and its gradients, become 0",
+            "cross_entropy/*, cross_entropy of probabilities/*", parts=PRINTED_LOGARITHM),
+    )  # fmt: skip
     constants, *_ = known
     return (*known, *beside(constants, *(other for other in known if other.issue.startswith("gelu"))))
 
