@@ -180,12 +180,12 @@ def test_an_option_may_be_a_multiple_of_another():
     ("needs", "right", "wrong", "words"),
     [
         ("b with c", {"b": 1, "c": 2}, {"b": 1}, "b is 1, c is None; pass b and c, or neither"),
-        ("either b or c", {"c": 0}, {"b": 1, "c": 0}, "b is 1, c is 0; pass one of them"),
-        ("N = M if b = on, as many", {"b": "off"}, {"b": "on"},
-         "x has N = 2, y has M = 3, b is 'on'; this must hold: N = M if b = on, as many"),
-        ("b is a multiple of c and b ≤ N", {"b": 2, "c": 1}, {"b": 4, "c": 2},
-         "b is 4, c is 2, x has N = 2; this must hold: b is a multiple of c and b ≤ N"),
-        ("c is given if y = whole", {"c": 0}, {}, "c is None, y is 'whole'; this must hold: c is given if y = whole"),
+        ("either b or c", {"c": 0}, {"b": 1, "c": 0}, "b is 1, c is 0; pass b or c, one of them"),
+        ("N = M if b = on, pass as many", {"b": "off"}, {"b": "on"},
+         "x has N = 2, y has M = 3, b is 'on'; pass as many"),
+        ("b is a multiple of c and b ≤ N, pass less", {"b": 2, "c": 1}, {"b": 4, "c": 2},
+         "b is 4, c is 2, x has N = 2; pass less"),
+        ("c is given if y = whole, pass c", {"c": 0}, {}, "c is None, y holds whole numbers; pass c"),
     ],
 )  # fmt: skip
 def test_what_arguments_need_of_each_other(needs, right, wrong, words):
@@ -229,8 +229,12 @@ def test_a_word_in_place_of_a_letter_is_an_attribute():
 
 
 def test_what_cannot_be_read_is_refused():
-    with pytest.raises(ValueError, match="takes: needs is 'b =< c', which cannot be read"):
-        takes("", b="whole", c="whole", needs="b =< c")(lambda b, c: b)
+    for needs, why in (
+        ("b =< c, pass less", "b =< c', which cannot be read"),
+        ("b ≤ c", "b ≤ c'; write behind a comma"),
+    ):
+        with pytest.raises(ValueError, match=f"takes: needs is '{why}"):
+            takes("", b="whole", c="whole", needs=needs)(lambda b, c: b)
 
 
 def test_a_python_number_for_an_array_keeps_the_precision_of_the_others():

@@ -176,7 +176,7 @@ class Declaration:
         except ValueError:  # of which options may be the cause
             for need in self.needs:
                 if self.options.keys() >= {*need.names}:
-                    need.check(self.name, {**self.defaults, **given}, {})
+                    need.check(self.name, {**self.defaults, **given}, {}, {})
             raise
         sizes = fit.lengths | {name: getattr(given["self"], name, None) for name in self.attributes}
         values = {**self.defaults, **given}
@@ -190,7 +190,7 @@ class Declaration:
                 must = f"it must be a multiple of {option.factor}, {factor}"
                 raise ValueError(f"{self.name}: {option.name} is {value}; {must}")
         for need in self.needs:
-            need.check(self.name, {**sizes, **values, **fit.held}, fit.owners)
+            need.check(self.name, {**sizes, **values}, fit.owners, fit.held)
         known = [argument.below for argument in self.numbered if argument.below in sizes]
         below = {letter: (sizes[letter], fit.said(letter, sizes[letter])) for letter in known}
         return {option.name: values[option.name] for option in self.several}, below

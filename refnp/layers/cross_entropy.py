@@ -23,9 +23,12 @@ from refnp.numbers.words import arange, constant
     smoothing="uniform | off_target | without_pad",
     class_weights="weights (V)?",
     **REDUCTION,
-    needs="not ignore_index is given and smoothing = uniform if targets = probability, or pass numbers of classes;"
-    "V ≥ 2 if smoothing = off_target; V ≥ 3 if smoothing = without_pad;"
-    "ignore_index is given and 0 ≤ ignore_index < V if smoothing = without_pad, the padding class",
+    needs="not ignore_index is given and smoothing = uniform if targets = probability, leave these options out, "
+    "or pass numbers of classes as targets;"
+    "V ≥ 2 if smoothing = off_target, pass logits of 2 or more classes;"
+    "V ≥ 3 if smoothing = without_pad, pass logits of 3 or more classes;"
+    "ignore_index is given and 0 ≤ ignore_index < V if smoothing = without_pad, pass the padding class, "
+    "0 to V − 1, as ignore_index",
     kernel=kernels.cross_entropy,
 )
 def cross_entropy(

@@ -50,7 +50,7 @@ def vanishes(below):
     "query (..., N, d), key (..., M, d), value (..., M, d_v) → (..., N, d_v)",
     key_mask="boolean to (..., M)? hides (key, value), True = may be attended to",
     causal="True or False",
-    needs="N = M if causal, as many queries as keys",
+    needs="N = M if causal, pass as many keys as queries, or causal=False",
     kernel={vanishes: kernels.vanishes},
 )
 def linear_attention(query, key, value, *, key_mask=None, causal=False):

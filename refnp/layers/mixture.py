@@ -77,7 +77,7 @@ class Mixture:
         rng="generator?",
         chosen="whole (*C)?, the numbers of components",
         epsilon="(*E)?",
-        needs="not rng is given if chosen is given and epsilon is given, nothing is left to be drawn",
+        needs="not rng is given if chosen is given and epsilon is given, leave rng out: nothing is left to be drawn",
     )
     def sample(
         self,

@@ -87,7 +87,8 @@ class MultiHeadAttention(Module):
         softcap=OPTIONS["softcap"],
         dropout=OPTIONS["dropout"],
         rng="generator",
-        needs="features is a multiple of heads if not (head_features or key_width), or give head_features",
+        needs="features is a multiple of heads if not (head_features or key_width), "
+        "pass heads that divide features, or the width of a head as head_features",
     )
     def __init__(
         self,

@@ -225,7 +225,7 @@ class SetConvolution(Module):
         **dict.fromkeys(("learnable", "shared", "density", "divide"), "True or False"),
         eps="positive",
         kernel="function",
-        needs="channels > 0 or density, there must be a channel",
+        needs="channels > 0 or density, pass 1 or more channels, or density=True",
     )
     def __init__(
         self,

@@ -41,7 +41,7 @@ COUNTS = {"general": 1, "additive": 3}  # of parameters; the others have none
 @takes(
     "query (..., N, d), key (..., M, d_k), value (..., M, d_v), bias floating to (..., N, M)? → (..., N, d_v)",
     **OPTIONS_OF_SIMILARITY,
-    needs="not return_weights and similarity ≠ additive if method = blocks, or use method 'full'",
+    needs="not return_weights and similarity ≠ additive if method = blocks, use method='full'",
 )
 def similarity_attention(
     query: ArrayLike,

@@ -35,7 +35,7 @@ from refnp.numbers.words import constant
     size="whole ≥ 1 per axis of L?",
     mode="nearest | nearest-exact | linear",
     align_corners="True or False",
-    needs="either factor or size; mode = linear if align_corners, or leave it out",
+    needs="either factor or size; mode = linear if align_corners, leave align_corners out, or pass mode='linear'",
     kernel=kernels.upsample,
 )
 def upsample(x, factor=None, *, size=None, mode="nearest", align_corners=False):

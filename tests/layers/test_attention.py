@@ -182,10 +182,10 @@ def ones(*shape):
     ("arrays", "options", "error", "message"),
     [
         ((ones(2, 3), ones(4, 3), ones(4, 3)), {"method": "blocks", "return_weights": True}, ValueError,
-         r"return_weights is True, .* use method 'full'"),
+         r"return_weights is True, .* use method='full'"),
         ((ones(2, 3), ones(4, 3), ones(4, 3)),
          {"method": "blocks", "similarity": "additive", "parameters": (ones(3, 1), ones(3, 1), ones(1))}, ValueError,
-         r".* similarity is 'additive', .* use method 'full'"),
+         r".* similarity is 'additive', .* use method='full'"),
     ],
 )  # fmt: skip
 def test_errors(arrays, options, error, message):

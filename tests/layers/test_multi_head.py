@@ -306,8 +306,8 @@ def test_positions_with_values_of_the_width_of_values():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((6, 4), {}, r"MultiHeadAttention: features is 6, heads is 4; .* a multiple of .*"),
-        ((6, 4), {"value_width": 2}, r"MultiHeadAttention: features is 6, heads is 4; .* a multiple of .*"),
+        ((6, 4), {}, r"MultiHeadAttention: features is 6, heads is 4; pass heads that divide .*"),
+        ((6, 4), {"value_width": 2}, r"MultiHeadAttention: features is 6, heads is 4; pass heads that divide .*"),
     ],
 )  # fmt: skip
 def test_errors_of_the_constructor(arguments, options, message):

@@ -22,8 +22,10 @@ from refnp.numbers.kinds import word
 from refnp.numbers.words import constant
 
 OPTIONS = {"buckets": "whole ≥ 1", "max_distance": "whole ≥ 1", "bidirectional": "True or False"} | {
-    "needs": "buckets ≥ 4 and buckets is a multiple of 2 and max_distance > buckets // 4 if bidirectional;"
-    "buckets ≥ 2 and max_distance > buckets // 2 if not bidirectional"
+    "needs": "buckets ≥ 4 and buckets is a multiple of 2 if bidirectional, pass an even number of buckets, 4 or more;"
+    "buckets ≥ 2 if not bidirectional, pass 2 or more buckets;"
+    "max_distance > buckets // 4 if bidirectional, pass a larger max_distance, or fewer buckets;"
+    "max_distance > buckets // 2 if not bidirectional, pass a larger max_distance, or fewer buckets"
 }
 
 

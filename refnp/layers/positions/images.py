@@ -48,7 +48,10 @@ from refnp.layers.positions.relative import (
 METHODS = ("euclidean", "quantised", "cross", "product")
 
 
-@takes("", **dict.fromkeys(("alpha", "beta", "gamma"), "positive"), needs="alpha ≤ beta and alpha < gamma")
+INCREASING = "alpha ≤ beta, pass a beta that is alpha or more; alpha < gamma, pass a gamma above alpha"
+
+
+@takes("", **dict.fromkeys(("alpha", "beta", "gamma"), "positive"), needs=INCREASING)
 def piecewise_index(x: ArrayLike, *, alpha: float, beta: float, gamma: float) -> Array:
     """g(x): real numbers to integers from −⌊β⌋ to ⌊β⌋, see above.
 
@@ -107,7 +110,7 @@ class ImagePositions(RelativePositions):
         leading="whole ≥ 0",
         values="True or False",
         rng="generator",
-        needs="alpha ≤ beta and alpha < gamma; width is given if mode = contextual or values, that of one head",
+        needs=f"{INCREASING}; width is given if mode = contextual or values, pass the width of one head",
     )
     def __init__(
         self,

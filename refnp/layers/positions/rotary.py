@@ -40,10 +40,10 @@ LAYOUT = {"layout": "interleaved | half", "base": "≥ 1"}
     features="whole ≥ 1?",
     **dict.fromkeys(("sines", "cosines"), "real (*R, K)?"),
     **LAYOUT,
-    needs="sines with cosines; places is given or sines is given;"
-    "features is a multiple of 2 and features ≤ D if features is given;"
-    "D is a multiple of 2 if not features is given, features come in pairs;"
-    "K * 2 = (features or D) if sines is given, a column for each pair of features",
+    needs="sines with cosines; places is given or sines is given, pass places, or sines and cosines;"
+    "features is a multiple of 2 and features ≤ D if features is given, pass an even number, D or less;"
+    "D is a multiple of 2 if not features is given, pass an even number of features, which come in pairs;"
+    "K * 2 = (features or D) if sines is given, pass sines and cosines with a column for each pair of features",
 )
 def rotate(x, *, places=None, layout="interleaved", base=10000, features=None, sines=None, cosines=None):
     """y = x with each pair of features (a, b) of token n rotated by the angles p_n ω_k.

@@ -203,8 +203,8 @@ def test_partial_in_multi_head_attention_with_places_for_each_sequence():
 @pytest.mark.parametrize(
     ("x", "at", "options", "error", "message"),
     [
-        (np.zeros((3, 5)), [0, 1, 2], {}, ValueError, r"rotate: x has D = 5, .* features come in pairs"),
-        (np.zeros((3, 4)), None, {}, ValueError, r"rotate: places is None, sines is None; .* places is given"),
+        (np.zeros((3, 5)), [0, 1, 2], {}, ValueError, r"rotate: x has D = 5, .* pass an even number of features"),
+        (np.zeros((3, 4)), None, {}, ValueError, r"rotate: places is None, sines is None; pass places, or"),
         (np.zeros((3, 4)), [0, 1, 2], {"sines": np.zeros((3, 2))}, ValueError, r"rotate: .* pass sines and cosines"),
         (np.zeros((3, 4)), [0, 1, 2], {"features": 3}, ValueError, r"rotate: features is 3, x has D = 4; .*"),
         (np.zeros((3, 4)), [0, 1, 2], {"features": 6}, ValueError, r"rotate: features is 6, x has D = 4; .*"),
