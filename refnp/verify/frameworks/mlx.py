@@ -10,15 +10,23 @@ from refnp.layers.upsampling import coordinates
 from refnp.numbers import rounding
 from refnp.numbers.words import peak
 from refnp.verify.case import KnownDefect, NotOfferedError, beside
-from refnp.verify.frameworks.known import rows_of
+from refnp.verify.frameworks.shared import (
+    four_axes,
+    from_attention,
+    from_multi_head,
+    from_rows,
+    over_channels,
+    rows_of,
+    walk,
+    without,
+)
 from refnp.verify.layers.activations import PRINTED_SIGMOID, printed_elu, printed_gelu
 from refnp.verify.layers.attention import attending
-from refnp.verify.layers.convolution import pairs_of, per_axis, same
+from refnp.verify.layers.convolution import per_axis
 from refnp.verify.layers.engine import divided_std
 from refnp.verify.layers.losses import OF_PROBABILITIES, printed_binary_cross_entropy
 from refnp.verify.layers.multi_head import maps_of
 from refnp.verify.layers.pooling import centred
-from refnp.verify.layers.positions import t5_buckets
 from refnp.verify.layers.softmax import PRINTED_LOGARITHM, PRINTED_PULLBACK, printed_logsumexp
 
 
@@ -32,10 +40,9 @@ def first(x: Any) -> Any:
     return x.moveaxis(-1, 1)
 
 
-def softplus(mlx, x, *, beta=1.0, threshold=None):
-    """nn.softplus has neither; β is in front of x and under the result."""
-    if threshold is not None:
-        raise NotOfferedError("MLX: softplus has no threshold")
+@without("MLX: softplus has no threshold", threshold=None)
+def softplus(mlx, x, *, beta=1.0):
+    """nn.softplus has no β either, which is in front of x and under the result."""
     return mlx.nn.softplus(x) if beta == 1 else mlx.nn.softplus(beta * x) / beta
 
 
@@ -86,45 +93,39 @@ def linear(mlx, x, weight, bias=None):
     return module(x)
 
 
-def embedding(mlx, table, *, tokens, scaled=False):
-    """nn.Embedding knows no factor √D."""
+def rows(mlx, table, tokens):
+    """nn.Embedding."""
     module = mlx.nn.Embedding(*table.shape)
     module.weight = table
-    return module(mlx.core.array(tokens)) * (math.sqrt(table.shape[1]) if scaled else 1)
+    return module(mlx.core.array(tokens))
+
+
+def added(mlx, bias, mask):
+    """A mask of booleans as it is; a bias, with −∞ where the mask hides."""
+    allowed = None if mask is None else mlx.core.array(np.array(mask))
+    if bias is None or allowed is None:
+        return allowed if bias is None else bias
+    return mlx.core.where(allowed, bias, mlx.core.array(-math.inf, bias.dtype))
 
 
 def attention(mlx, query, key, value, bias=None, *, mask=None, similarity="scaled_dot"):
     """fast.scaled_dot_product_attention takes one mask of (B, H, N, M): a bias with −∞ where the mask hides."""
-    allowed = None if mask is None else mlx.core.array(np.array(mask))
-    if bias is not None:
-        allowed = bias if allowed is None else mlx.core.where(allowed, bias, mlx.core.array(-math.inf, bias.dtype))
+    allowed = added(mlx, bias, mask)
     if max(query.ndim, 3 if allowed is None else allowed.ndim) > 4:
         raise NotOfferedError("MLX: scaled_dot_product_attention takes four axes")
-    arrays = [a.reshape((1,) * (4 - a.ndim) + a.shape) for a in (query, key, value)]
     if allowed is not None and query.ndim == 3 and allowed.ndim == 3:
         allowed = allowed[None]
     scale = query.shape[-1] ** -0.5 if similarity == "scaled_dot" else 1.0
-    mixed = mlx.core.fast.scaled_dot_product_attention(*arrays, scale=scale, mask=allowed)
+    mixed = mlx.core.fast.scaled_dot_product_attention(*four_axes(query, key, value), scale=scale, mask=allowed)
     return mixed.reshape(*query.shape[:-1], value.shape[-1])
 
 
 def causal_attention(mlx, query, key, value):
     """mask="causal" is aligned bottom right, so with other lengths than refnp's the mask is an array."""
     n, m = query.shape[-2], key.shape[-2]
-    arrays = [a[None, None] for a in (query, key, value)]
     mask = "causal" if n == m else mlx.core.array(np.tri(n, m, dtype=bool))
+    arrays = four_axes(query, key, value)
     return mlx.core.fast.scaled_dot_product_attention(*arrays, scale=query.shape[-1] ** -0.5, mask=mask)[0, 0]
-
-
-def window_attention(mlx, query, key, value, *, before, after):
-    """There is no window but a mask."""
-    ones = np.ones((query.shape[-2], key.shape[-2]), bool)
-    return attention(mlx, query, key, value, mask=np.triu(np.tril(ones, after), -before))
-
-
-def general_attention(mlx, query, key, value, weight, *, mask=None):
-    """Attention of q W."""
-    return attention(mlx, query @ weight, key, value, mask=mask, similarity="dot")
 
 
 def rotate(mlx, x, *, places, layout="interleaved", base=10000, features=None):
@@ -148,12 +149,6 @@ def alibi_attention(mlx, query, key, value, *, mask=None):
     return attention(mlx, query, key, value, bias.reshape(bias.shape[4 - query.ndim :]), mask=mask)
 
 
-def t5_attention(mlx, query, key, value, table, *, bidirectional=True, mask=None):
-    """The table's numbers are added to the scores, which are not divided by √d."""
-    bias = table[:, mlx.core.array(t5_buckets(query, key, bidirectional))]
-    return attention(mlx, query, key, value, bias[None], mask=mask, similarity="dot")
-
-
 def multi_head(mlx, query, key, value, *parameters, heads, mask=None, bias=None, per_head=False):
     """nn.MultiHeadAttention with refnp's parameters."""
     maps = maps_of(parameters)
@@ -164,31 +159,16 @@ def multi_head(mlx, query, key, value, *parameters, heads, mask=None, bias=None,
         module[part].weight = own[0].T
         if len(own) > 1:
             module[part].bias = own[1]
-    allowed = None if mask is None else mlx.core.array(np.array(mask))
-    if bias is not None:
-        allowed = bias if allowed is None else mlx.core.where(allowed, bias, mlx.core.array(-math.inf, bias.dtype))
+    allowed = added(mlx, bias, mask)
     if allowed is not None and allowed.ndim == 3:
         allowed = allowed[None] if per_head else allowed[:, None]
     return module(query, key, value, mask=allowed)
 
 
-def biased_multi_head(mlx, query, key, value, bias, *parameters, **options):
-    """The same with an additive mask that has a gradient."""
-    return multi_head(mlx, query, key, value, *parameters, bias=bias, **options)
-
-
-def additive_mask(mlx, query, key, value, *parameters, mask, **options):
-    """The same with −∞ where the mask hides."""
-    bias = mlx.core.array(np.where(mask, 0.0, -np.inf).astype("float32")).astype(query.dtype)
-    return multi_head(mlx, query, key, value, *parameters, bias=bias, **options)
-
-
 def convolution(mlx, x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, padding_mode="zeros"):
     """conv_general takes the padding before and after; other padding than zeros goes first."""
-    axes, kernel = weight.ndim - 2, weight.shape[2:]
-    if x.ndim == axes + 1:
-        raise NotOfferedError("MLX: conv_general takes a batch")
-    pairs = same(kernel, per_axis(dilation, axes)) if padding == "same" else pairs_of(padding, axes)
+    batch = "MLX: conv_general takes a batch"
+    axes, strides, dilations, pairs = walk(x, weight, stride, dilation, padding, batch)
     x = last(x)
     if padding_mode != "zeros":
         if padding_mode == "circular":
@@ -196,29 +176,28 @@ def convolution(mlx, x, weight, bias=None, *, stride=1, dilation=1, groups=1, pa
         mode = {"reflect": "reflect", "replicate": "edge"}[padding_mode]
         x, pairs = mlx.core.pad(x, [(0, 0), *pairs, (0, 0)], mode=mode), [(0, 0)] * axes
     edges = tuple(list(side) for side in zip(*pairs, strict=True))
-    walk = {"stride": per_axis(stride, axes), "kernel_dilation": per_axis(dilation, axes), "groups": groups}
-    y = first(mlx.core.conv_general(x, last(weight), padding=edges, **walk))
-    return y if bias is None else y + bias.reshape(-1, *[1] * axes)
+    options = {"stride": strides, "kernel_dilation": dilations, "groups": groups}
+    y = first(mlx.core.conv_general(x, last(weight), padding=edges, **options))
+    return y if bias is None else y + over_channels(bias, axes)
 
 
-def convolution_transpose(mlx, x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, output_padding=0):
+@without("MLX: conv_transpose takes a batch, and knows no groups", groups=1)
+def convolution_transpose(mlx, x, weight, bias=None, *, stride=1, dilation=1, padding=0, output_padding=0):
     """conv_transpose1d to 3d, whose weight is (C_out, *kernel, C_in)."""
-    axes = weight.ndim - 2
-    if groups > 1 or x.ndim == axes + 1:
-        raise NotOfferedError("MLX: conv_transpose takes a batch, and knows no groups")
-    of_axes = lambda n: n if axes == 1 and not isinstance(n, tuple) else per_axis(n, axes) if axes > 1 else n[0]
-    walk = [of_axes(n) for n in (stride, padding, dilation, output_padding)]
+    axes, *_ = walk(x, weight, stride, dilation, 0, "MLX: conv_transpose takes a batch, and knows no groups")
+    of_axes = lambda n: per_axis(n, axes) if axes > 1 else per_axis(n, axes)[0]
+    options = [of_axes(n) for n in (stride, padding, dilation, output_padding)]
     function = getattr(mlx.core, f"conv_transpose{axes}d")
-    y = first(function(last(x), weight.swapaxes(0, 1).moveaxis(1, -1), *walk))
-    return y if bias is None else y + bias.reshape(-1, *[1] * axes)
+    y = first(function(last(x), weight.swapaxes(0, 1).moveaxis(1, -1), *options))
+    return y if bias is None else y + over_channels(bias, axes)
 
 
 def pool(kind: str) -> Callable:
     """nn.AvgPool1d to MaxPool3d."""
+    lacks = "MLX: pooling knows neither dilation nor ceil_mode, and counts all padding"
 
-    def pooled(mlx, x, *, size, stride=None, padding=0, dilation=1, ceil_mode=False, count_include_pad=True):
-        if dilation != 1 or ceil_mode or not count_include_pad:
-            raise NotOfferedError("MLX: pooling knows neither dilation nor ceil_mode, and counts all padding")
+    @without(lacks, dilation=1, ceil_mode=False, count_include_pad=True)
+    def pooled(mlx, x, *, size, stride=None, padding=0):
         return first(getattr(mlx.nn, f"{kind}Pool{x.ndim - 2}d")(size, stride, padding)(last(x)))
 
     return pooled
@@ -236,28 +215,27 @@ def upsample(mlx, x, *, factor=None, size=None, mode="nearest", align_corners=Fa
     return first(mlx.nn.Upsample(factor, mode=mode, align_corners=align_corners)(last(x)))
 
 
-def cross_entropy(
-    mlx, logits, *, targets, ignore_index=None, class_weights=None, label_smoothing=0.0, reduction="mean"
-):
+@without("MLX: cross_entropy ignores no target and has no weights for classes", ignore_index=None, class_weights=None)
+def cross_entropy(mlx, logits, *, targets, **options):
     """nn.losses.cross_entropy has weights for rows, none for classes."""
-    if ignore_index is not None or class_weights is not None:
-        raise NotOfferedError("MLX: cross_entropy ignores no target and has no weights for classes")
-    options = {"label_smoothing": label_smoothing, "reduction": reduction}
-    return mlx.nn.losses.cross_entropy(logits, mlx.core.array(targets), **options)
+    return mlx.nn.losses.cross_entropy(logits, mlx.core.array(targets), **{"reduction": "mean"} | options)
 
 
-def cross_entropy_of_probabilities(mlx, logits, targets, *, class_weights=None, label_smoothing=0.0, reduction="mean"):
+@without("MLX: cross_entropy has no weights for classes", class_weights=None)
+def cross_entropy_of_probabilities(mlx, logits, targets, **options):
     """The same function takes both kinds of targets."""
-    if class_weights is not None:
-        raise NotOfferedError("MLX: cross_entropy has no weights for classes")
-    return mlx.nn.losses.cross_entropy(logits, targets, label_smoothing=label_smoothing, reduction=reduction)
+    return mlx.nn.losses.cross_entropy(logits, targets, **{"reduction": "mean"} | options)
 
 
-def binary_cross_entropy(mlx, logits, targets, *, positive_weight=1.0, reduction="mean"):
+@without("MLX: binary_cross_entropy has no weight for positive targets", positive_weight=1.0)
+def binary_cross_entropy(mlx, logits, targets, *, reduction="mean"):
     """nn.losses.binary_cross_entropy takes logits unless told otherwise."""
-    if positive_weight != 1:
-        raise NotOfferedError("MLX: binary_cross_entropy has no weight for positive targets")
     return mlx.nn.losses.binary_cross_entropy(logits, targets, reduction=reduction)
+
+
+def huber(mlx, prediction, target, *, delta=1.0, reduction="mean"):
+    """nn.losses.huber_loss."""
+    return mlx.nn.losses.huber_loss(prediction, target, delta, reduction)
 
 
 def gaussian_nll(mlx, mean, std, y, *, reduction="mean"):
@@ -267,10 +245,10 @@ def gaussian_nll(mlx, mean, std, y, *, reduction="mean"):
 
 
 FUNCTIONS: dict[str, str | Callable] = {
-    "erf": "core.erf",
-    "sinh": "core.sinh",
-    "cosh": "core.cosh",
-    "arctan": "core.arctan",
+    **{name: f"core.{name}" for name in ("erf", "sinh", "cosh", "arctan", "softmax", "logsumexp", "matmul")},
+    **{name: f"core.linalg.{name}" for name in ("solve", "inv", "det")},
+    **{name: f"nn.{name}" for name in ("relu", "elu", "sigmoid", "silu", "log_softmax")},
+    "mse": "nn.losses.mse_loss",
     "var": lambda mlx, x, ddof=0: mlx.core.var(x, axis=-1, ddof=ddof),
     "std": lambda mlx, x, ddof=0: mlx.core.std(x, axis=-1, ddof=ddof),
     "cumprod": lambda mlx, x: mlx.core.cumprod(x, axis=-1),
@@ -279,51 +257,29 @@ FUNCTIONS: dict[str, str | Callable] = {
     "tril": lambda mlx, x, offset=0: mlx.core.tril(x, offset),
     "triu": lambda mlx, x, offset=0: mlx.core.triu(x, offset),
     "diagonal": lambda mlx, x, offset=0: mlx.core.diagonal(x, offset),
-    "solve": "core.linalg.solve",
-    "inv": "core.linalg.inv",
-    "det": "core.linalg.det",
     "slogdet": lambda mlx, a: mlx.core.linalg.slogdet(a)[1],
-    "relu": "nn.relu",
     "leaky_relu": lambda mlx, x, slope=0.01: mlx.nn.leaky_relu(x, slope),
-    "elu": "nn.elu",
-    "sigmoid": "nn.sigmoid",
-    "silu": "nn.silu",
     "softplus": softplus,
     "gelu": gelu,
-    "softmax": "core.softmax",
-    "log_softmax": "nn.log_softmax",
-    "logsumexp": "core.logsumexp",
     "layer_norm": lambda mlx, x, gain, shift, eps=1e-5: mlx.core.fast.layer_norm(x, gain, shift, eps),
     "rms_norm": lambda mlx, x, gain, eps: mlx.core.fast.rms_norm(x, gain, eps),
     "group_norm": group_norm,
     "instance_norm": instance_norm,
-    "batch_norm": batch_norm,
-    "batch_norm of statistics": batch_norm,
+    **dict.fromkeys(("batch_norm", "batch_norm of statistics"), batch_norm),
     "linear": linear,
-    "matmul": "core.matmul",
-    "embedding": embedding,
-    "attention": attention,
+    **from_rows(rows),
+    **from_attention(attention, lambda mlx, table, places: table[:, mlx.core.array(places)]),
     "causal_attention": causal_attention,
-    "window_attention": window_attention,
-    "general_attention": general_attention,
-    "learned_positions": lambda mlx, x, weight, places: x + weight[mlx.core.array(places)],
     "rotate": rotate,
     "rotary_attention": rotary_attention,
     "alibi_attention": alibi_attention,
-    "t5_attention": t5_attention,
-    "multi_head": multi_head,
-    "multi_head_widths": multi_head,
-    "multi_head_biased": biased_multi_head,
-    "multi_head_additive_mask": additive_mask,
+    **from_multi_head(multi_head, lambda mlx, array, q: mlx.core.array(array.astype("float32")).astype(q.dtype)),
     "convolution": convolution,
     "convolution_transpose": convolution_transpose,
     "average_pool": pool("Avg"),
     "max_pool": pool("Max"),
     "upsample": upsample,
-    "mse": "nn.losses.mse_loss",
-    "huber": lambda mlx, prediction, target, delta=1.0, reduction="mean": mlx.nn.losses.huber_loss(
-        prediction, target, delta, reduction
-    ),
+    "huber": huber,
     "gaussian_nll": gaussian_nll,
     "cross_entropy": cross_entropy,
     "cross_entropy of probabilities": cross_entropy_of_probabilities,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from refnp.verify.case import NotOfferedError
+from refnp.verify.frameworks.shared import biased, from_multi_head, without
 from refnp.verify.layers.convolution import pairs_of, per_axis, same
 from refnp.verify.layers.multi_head import maps_of
 from refnp.verify.layers.transformer import cut_stacks
@@ -29,15 +30,9 @@ def not_offered(what: str) -> NotOfferedError:
 # Functions of elements, rows and matrices
 
 
-def silu(graph, x):
-    """x σ(x); Swish stands for it since opset 24, and is this graph where a runtime does not know it."""
-    return graph.Swish(x)
-
-
-def softplus(graph, x, beta=1.0, threshold=None):
-    """Softplus has neither option; β is in front of x and under the result."""
-    if threshold is not None:
-        raise not_offered("Softplus has no threshold")
+@without("ONNX: Softplus has no threshold", threshold=None)
+def softplus(graph, x, beta=1.0):
+    """Softplus has no β either, which is in front of x and under the result."""
     return graph.Softplus(x) if beta == 1 else graph.Softplus(x * beta) / beta
 
 
@@ -45,11 +40,6 @@ def var(graph, x, ddof=0):
     """Σ (x − mean)²/(n − d)."""
     centred = x - graph.ReduceMean(x, graph.integers([-1]), keepdims=1, since=18)
     return graph.ReduceSumSquare(centred, graph.integers([-1]), keepdims=0, since=18) / float(x.shape[-1] - ddof)
-
-
-def std(graph, x, ddof=0):
-    """The root of it."""
-    return graph.Sqrt(var(graph, x, ddof))
 
 
 def along_rows(operator: str) -> Callable:
@@ -109,13 +99,8 @@ def with_a_place(graph, operator: Callable, x):
 
 def group_norm(graph, x, gain, shift, groups, eps=1e-5):
     """Gain and shift of each channel, since opset 21."""
-    return with_a_place(
-        graph,
-        lambda x: graph.GroupNormalization(
-            x, gain, shift, num_groups=groups, epsilon=eps, stash_type=graph.precision, since=21
-        ),
-        x,
-    )
+    options = {"num_groups": groups, "epsilon": eps, "stash_type": graph.precision, "since": 21}
+    return with_a_place(graph, lambda x: graph.GroupNormalization(x, gain, shift, **options), x)
 
 
 def instance_norm(graph, x, gain, shift, eps=1e-5):
@@ -248,16 +233,6 @@ def linear_attention(graph, query, key, value, *, key_mask=None, causal=False):
     return graph.MatMul(a, value) / graph.ReduceSum(a, graph.integers([-1]), keepdims=1)
 
 
-def window_attention(graph, query, key, value, before, after):
-    """A window around the query's own place."""
-    return attention(graph, query, key, value, window=(before, after))
-
-
-def causal_attention(graph, query, key, value):
-    """Top left, as there is no cache."""
-    return attention(graph, query, key, value, causal=True)
-
-
 def attention_scores(graph, query, key, bias=None, *, mask=None, softcap=None):
     """The last output of Attention; in mode 2 the scores after softcap, mask and bias."""
     shape = (query.shape[-2], key.shape[-2])
@@ -281,17 +256,6 @@ def multi_head(graph, query, key, value, *parameters, heads, mask=None, bias=Non
     added = added_to_scores(graph, bias, mask, of_heads)
     mixed = graph.Attention(*split, added, q_num_heads=heads, kv_num_heads=heads, **attention_options())
     return linear(graph, mixed, *output)
-
-
-def biased_multi_head(graph, query, key, value, bias, *parameters, **options):
-    """The bias comes after the value."""
-    return multi_head(graph, query, key, value, *parameters, bias=bias, **options)
-
-
-def additive_mask(graph, query, key, value, *parameters, mask, heads, per_head=False):
-    """A bias of −∞ in place of a mask."""
-    bias = graph.given("bias", np.where(mask, 0.0, -math.inf).astype(graph.dtype))
-    return multi_head(graph, query, key, value, *parameters, heads=heads, bias=bias, per_head=per_head)
 
 
 # Convolutions, pools, upsampling
@@ -446,27 +410,18 @@ def gaussian_nll(graph, mean, std, y, reduction="mean"):
     return reduced(graph, z * z * 0.5 + (graph.Log(std) + 0.5 * math.log(2 * math.pi)), reduction)
 
 
-def normal_log_prob(graph, y, mean, std):
-    """Its negative."""
-    return graph.Neg(gaussian_nll(graph, mean, std, y, "none"))
-
-
-def cross_entropy(
-    graph, logits, *, targets, ignore_index=None, label_smoothing=0.0, class_weights=None, reduction="mean"
-):
-    """SoftmaxCrossEntropyLoss has no label smoothing."""
-    if label_smoothing:
-        raise not_offered("SoftmaxCrossEntropyLoss has no label smoothing")
+@without("ONNX: SoftmaxCrossEntropyLoss has no label smoothing", label_smoothing=0.0)
+def cross_entropy(graph, logits, *, targets, ignore_index=None, class_weights=None, reduction="mean"):
+    """SoftmaxCrossEntropyLoss."""
     weights = None if class_weights is None else graph.constant(class_weights)
     ignored = {} if ignore_index is None else {"ignore_index": ignore_index}
     labels = graph.given("targets", targets)
     return graph.SoftmaxCrossEntropyLoss(logits, labels, weights, reduction=reduction, **ignored)
 
 
-def cross_entropy_of_probabilities(graph, logits, targets, *, label_smoothing=0.0, reduction="mean", **weights):
+@without("ONNX: LogSoftmax has neither label smoothing nor class weights", label_smoothing=0.0, class_weights=None)
+def cross_entropy_of_probabilities(graph, logits, targets, *, reduction="mean"):
     """−Σ q log p by LogSoftmax."""
-    if label_smoothing or weights:
-        raise not_offered("LogSoftmax has neither label smoothing nor class weights")
     parts = targets * graph.LogSoftmax(logits, axis=-1)
     return reduced(graph, graph.Neg(graph.ReduceSum(parts, graph.integers([-1]), keepdims=0)), reduction)
 
@@ -499,38 +454,14 @@ def encoder_layer(graph, x, *parameters, norm="post", activation="relu", eps=1e-
     return around(graph, y, feed_forward(graph, maps, activation), norm_2, norm, eps)
 
 
-def biased_encoder_layer(graph, x, bias, *parameters, eps=1e-5, **options):
-    """The bias comes after the tokens."""
-    return encoder_layer(graph, x, *parameters, bias=bias, eps=eps, **options)
-
-
-def decoder_layer(
-    graph,
-    x,
-    memory,
-    *parameters,
-    heads,
-    norm="post",
-    activation="relu",
-    eps=1e-5,
-    mask=None,
-    memory_mask=None,
-    bias=None,
-    memory_bias=None,
-    per_head=False,
-):
+def decoder_layer(graph, x, memory, *parameters, norm="post", activation="relu", eps=1e-5, **given):
     """The same with attention to the memory between."""
     own, norm_1, other, norm_2, maps, norm_3 = parts_of(parameters, *DECODER_PARTS)
-    first = {"heads": heads, "mask": mask, "bias": bias, "per_head": per_head}
-    second = {"heads": heads, "mask": memory_mask, "bias": memory_bias, "per_head": per_head}
-    y = around(graph, x, lambda x: multi_head(graph, x, x, x, *own, **first), norm_1, norm, eps)
-    y = around(graph, y, lambda x: multi_head(graph, x, memory, memory, *other, **second), norm_2, norm, eps)
+    of_memory = {name: given.pop(f"memory_{name}", None) for name in ("mask", "bias")}
+    options = given | of_memory
+    y = around(graph, x, lambda x: multi_head(graph, x, x, x, *own, **given), norm_1, norm, eps)
+    y = around(graph, y, lambda x: multi_head(graph, x, memory, memory, *other, **options), norm_2, norm, eps)
     return around(graph, y, feed_forward(graph, maps, activation), norm_3, norm, eps)
-
-
-def biased_decoder_layer(graph, x, memory, bias, memory_bias, *parameters, eps=1e-5, **options):
-    """Both biases come after the memory."""
-    return decoder_layer(graph, x, memory, *parameters, bias=bias, memory_bias=memory_bias, eps=eps, **options)
 
 
 def transformer(graph, source, target, *parameters, heads, layers, eps=1e-5, source_mask=None, causal=True, **options):
@@ -548,28 +479,22 @@ def transformer(graph, source, target, *parameters, heads, layers, eps=1e-5, sou
 
 
 OPERATORS: dict[str, str | Callable[..., Any]] = {
-    "sinh": "Sinh",
-    "cosh": "Cosh",
+    **{name: name.capitalize() for name in ("sinh", "cosh", "erf", "det", "gelu", "relu", "sigmoid", "softmax")},
     "arctan": "Atan",
-    "erf": "Erf",
+    "silu": "Swish",  # x σ(x), since opset 24; a runtime that does not know it takes this graph
+    "log_softmax": "LogSoftmax",
+    "matmul": "MatMul",
     "var": var,
-    "std": std,
+    "std": lambda graph, x, ddof=0: graph.Sqrt(var(graph, x, ddof)),
     "cumprod": lambda graph, x: graph.CumProd(x, graph.integers(-1)),
     "take_along_axis": along_rows("GatherElements"),
     "scatter": along_rows("ScatterElements"),
-    "det": "Det",
     "tril": triangle(0),
     "triu": triangle(1),
     "diagonal": diagonal,
-    "gelu": "Gelu",
-    "relu": "Relu",
     "leaky_relu": lambda graph, x, slope=0.01: graph.LeakyRelu(x, alpha=slope),
     "elu": lambda graph, x, alpha=1.0: graph.Elu(x, alpha=alpha),
-    "sigmoid": "Sigmoid",
-    "silu": silu,
     "softplus": softplus,
-    "softmax": "Softmax",
-    "log_softmax": "LogSoftmax",
     "logsumexp": logsumexp,
     "positive_features": positive_features,
     "linear_attention": linear_attention,
@@ -577,27 +502,20 @@ OPERATORS: dict[str, str | Callable[..., Any]] = {
     "rms_norm": rms_norm,
     "group_norm": group_norm,
     "instance_norm": instance_norm,
-    "batch_norm": batch_norm,
-    "batch_norm of statistics": batch_norm,
+    **dict.fromkeys(("batch_norm", "batch_norm of statistics"), batch_norm),
     "linear": linear,
-    "matmul": "MatMul",
     "embedding": embedding,
-    "attention": attention,
-    "softcap_attention": attention,
-    "softcap_attention_output": attention,
-    "window_attention": window_attention,
-    "causal_attention": causal_attention,
+    **dict.fromkeys(("attention", "softcap_attention", "softcap_attention_output"), attention),
+    "window_attention": lambda graph, *arrays, before, after: attention(graph, *arrays, window=(before, after)),
+    "causal_attention": lambda graph, *arrays: attention(graph, *arrays, causal=True),  # top left: there is no cache
     "attention_scores": attention_scores,
     "cosine_attention": cosine_attention,
     "general_attention": general_attention,
     "rotate": rotated,
     "rotary_attention": rotary_attention,
     "learned_positions": learned_positions,
-    "multi_head": multi_head,
+    **from_multi_head(multi_head, lambda graph, array, query: graph.given("bias", array.astype(graph.dtype))),
     "multi_head_with_weights": multi_head,
-    "multi_head_widths": multi_head,
-    "multi_head_biased": biased_multi_head,
-    "multi_head_additive_mask": additive_mask,
     "convolution": convolution,
     "convolution_transpose": convolution_transpose,
     "average_pool": pool("AveragePool"),
@@ -611,14 +529,11 @@ OPERATORS: dict[str, str | Callable[..., Any]] = {
     "binary_cross_entropy": binary_cross_entropy,
     "cross_entropy of probabilities": cross_entropy_of_probabilities,
     "gaussian_nll": gaussian_nll,
-    "normal_log_prob": normal_log_prob,
+    "normal_log_prob": lambda graph, y, mean, std: graph.Neg(gaussian_nll(graph, mean, std, y, "none")),
     "cross_entropy": cross_entropy,
-    "encoder_layer": encoder_layer,
-    "encoder_fast_path": encoder_layer,
-    "encoder_layer_widths": encoder_layer,
-    "encoder_layer_biased": biased_encoder_layer,
-    "decoder_layer": decoder_layer,
-    "decoder_layer_widths": decoder_layer,
-    "decoder_layer_biased": biased_decoder_layer,
+    **dict.fromkeys(("encoder_layer", "encoder_fast_path", "encoder_layer_widths"), encoder_layer),
+    "encoder_layer_biased": biased(encoder_layer, 1, "bias"),
+    **dict.fromkeys(("decoder_layer", "decoder_layer_widths"), decoder_layer),
+    "decoder_layer_biased": biased(decoder_layer, 2, "bias", "memory_bias"),
     "transformer": transformer,
 }

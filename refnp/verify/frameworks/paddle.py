@@ -13,10 +13,19 @@ from refnp.numbers import rounding
 from refnp.numbers.rounding import where
 from refnp.numbers.words import peak
 from refnp.verify.case import KnownDefect, NotOfferedError
-from refnp.verify.frameworks.known import rows_of
+from refnp.verify.frameworks.shared import (
+    biased,
+    four_axes,
+    from_attention,
+    from_multi_head,
+    from_rows,
+    rows_of,
+    walk,
+    without,
+)
 from refnp.verify.layers.activations import PRINTED_SIGMOID, printed_elu, printed_gelu, printed_softplus
 from refnp.verify.layers.attention import attending
-from refnp.verify.layers.convolution import pairs_of, per_axis, same
+from refnp.verify.layers.convolution import per_axis
 from refnp.verify.layers.distributions import printed_categorical_kl, printed_normal_kl, printed_student_t
 from refnp.verify.layers.engine import divided_std
 from refnp.verify.layers.linear import without_gradient
@@ -25,7 +34,6 @@ from refnp.verify.layers.matrices import DET
 from refnp.verify.layers.multi_head import maps_of
 from refnp.verify.layers.normalization import ONE_PASS
 from refnp.verify.layers.pooling import copied_where_it_stays
-from refnp.verify.layers.positions import t5_buckets
 from refnp.verify.layers.softmax import (
     logsumexp_from_maximum,
     printed_logsumexp,
@@ -52,6 +60,16 @@ def batch_norm(paddle, x, gain, shift, mean=None, variance=None, *, eps=1e-5):
     return paddle.nn.functional.batch_norm(x, *given, gain, shift, **options)
 
 
+def layer_norm(paddle, x, gain, shift, *, eps=1e-5):
+    """nn.functional.layer_norm."""
+    return paddle.nn.functional.layer_norm(x, gain.shape, gain, shift, eps)
+
+
+def instance_norm(paddle, x, gain, shift, *, eps=1e-5):
+    """nn.functional.instance_norm."""
+    return paddle.nn.functional.instance_norm(x, weight=gain, bias=shift, eps=eps)
+
+
 def rms_norm(paddle, x, gain, *, eps):
     """nn.functional.rms_norm, whose second result is 1/√(mean x² + ε)."""
     return paddle.nn.functional.rms_norm(x, gain.shape, gain, eps)[0]
@@ -65,49 +83,28 @@ def group_norm(paddle, x, gain, shift, *, groups, eps=1e-5):
     return paddle.nn.functional.group_norm(x, groups, eps, gain, shift, layout)
 
 
-def embedding(paddle, table, *, tokens, scaled=False):
-    """Paddle knows no factor √D."""
-    rows = paddle.nn.functional.embedding(paddle.to_tensor(np.array(tokens)), table)
-    return rows * (math.sqrt(table.shape[1]) if scaled else 1)
+def rows(paddle, table, tokens):
+    """nn.functional.embedding."""
+    return paddle.nn.functional.embedding(paddle.to_tensor(tokens), table)
+
+
+def added(paddle, bias, mask):
+    """A mask of booleans as it is; a bias, with −∞ where the mask hides."""
+    allowed = None if mask is None else paddle.to_tensor(np.array(mask))
+    if bias is None or allowed is None:
+        return allowed if bias is None else bias
+    return paddle.where(allowed, bias, paddle.full([], -math.inf, bias.dtype))
 
 
 def attention(paddle, query, key, value, bias=None, *, mask=None, similarity="scaled_dot", is_causal=False):
     """scaled_dot_product_attention takes the heads before the features: (..., H, N, d) becomes (B, N, H, d)."""
     if max(query.ndim, 0 if mask is None else np.ndim(mask)) > 4:
         raise NotOfferedError("Paddle: scaled_dot_product_attention takes four axes")
-    whole = lambda a: a.reshape([1] * (4 - a.ndim) + a.shape)
-    allowed = None if mask is None else paddle.to_tensor(np.array(mask))
-    if bias is not None:
-        hidden = paddle.full([], -math.inf, bias.dtype)
-        allowed = bias if allowed is None else paddle.where(allowed, bias, hidden)
-    arrays = [whole(a).transpose([0, 2, 1, 3]) for a in (query, key, value)]
-    scale = None if similarity == "scaled_dot" else 1.0
-    options = {"is_causal": is_causal, "scale": scale}
-    allowed = None if allowed is None else whole(allowed)
+    arrays = [a.transpose([0, 2, 1, 3]) for a in four_axes(query, key, value)]
+    options = {"is_causal": is_causal, "scale": None if similarity == "scaled_dot" else 1.0}
+    (allowed,) = four_axes(added(paddle, bias, mask))
     mixed = paddle.nn.functional.scaled_dot_product_attention(*arrays, allowed, **options)
     return mixed.transpose([0, 2, 1, 3]).reshape([*query.shape[:-1], value.shape[-1]])
-
-
-def general_attention(paddle, query, key, value, weight, *, mask=None):
-    """Attention of q W."""
-    return attention(paddle, query @ weight, key, value, mask=mask, similarity="dot")
-
-
-def learned_positions(paddle, x, weight, *, places):
-    """Rows by nn.functional.embedding are added."""
-    return x + embedding(paddle, weight, tokens=places)
-
-
-def t5_attention(paddle, query, key, value, table, *, bidirectional=True, mask=None):
-    """The table's numbers are added to the scores, which are not divided by √d."""
-    bias = table[:, paddle.to_tensor(t5_buckets(query, key, bidirectional))]
-    return attention(paddle, query, key, value, bias, mask=mask, similarity="dot")
-
-
-def window_attention(paddle, query, key, value, *, before, after):
-    """There is no window but a mask."""
-    ones = np.ones((query.shape[-2], key.shape[-2]), bool)
-    return attention(paddle, query, key, value, mask=np.triu(np.tril(ones, after), -before))
 
 
 def with_values(module: Any, **values: Any) -> Any:
@@ -123,12 +120,9 @@ def linear_with(module: Any, weight: Any, bias: Any = None) -> None:
     with_values(module, weight=weight, bias=bias)
 
 
-def seen(paddle, mask, bias, dtype, per_head):
+def seen(paddle, mask, bias, per_head):
     """What is given to nn.MultiHeadAttention as its mask, (B, H, N, M): True where attention is allowed, or a bias."""
-    allowed = None if mask is None else paddle.to_tensor(np.array(mask))
-    if bias is not None:
-        hidden = paddle.full([], -math.inf, dtype)
-        allowed = bias if allowed is None else paddle.where(allowed, bias, hidden)
+    allowed = added(paddle, bias, mask)
     if allowed is not None and allowed.ndim == 3:
         allowed = allowed.unsqueeze(0 if per_head else 1)
     return allowed
@@ -153,89 +147,48 @@ def multi_head(paddle, query, key, value, *parameters, heads, mask=None, bias=No
         "bias_attr": None if len(maps[0]) > 1 else False,
     }
     module = paddle.nn.MultiHeadAttention(features, heads, need_weights=weights, **widths)
-    found = fill_heads(module, parameters)(query, key, value, seen(paddle, mask, bias, query.dtype, per_head))
+    found = fill_heads(module, parameters)(query, key, value, seen(paddle, mask, bias, per_head))
     return found[0] if weights else found
 
 
-def multi_head_with_weights(paddle, *arrays, **options):
-    """The same, with the weights beside it."""
-    return multi_head(paddle, *arrays, weights=True, **options)
-
-
-def biased_multi_head(paddle, query, key, value, bias, *parameters, **options):
-    """The same with an additive mask that has a gradient."""
-    return multi_head(paddle, query, key, value, *parameters, bias=bias, **options)
-
-
-def additive_mask(paddle, query, key, value, *parameters, mask, **options):
-    """The same with −∞ where the mask hides."""
-    bias = paddle.to_tensor(np.where(mask, 0.0, -np.inf), dtype=query.dtype)
-    return multi_head(paddle, query, key, value, *parameters, bias=bias, **options)
-
-
-def encoder_layer(paddle, x, *parameters, heads, norm="post", activation="relu", mask=None, bias=None, per_head=False):
-    """nn.TransformerEncoderLayer with refnp's parameters."""
-    own, norm_1, maps, norm_2 = parts_of(parameters, *ENCODER_PARTS)
+def filled(
+    kind: Any, attentions: dict[str, Any], maps: Any, norms: Any, *sizes: int, norm: str, activation: str
+) -> Any:
+    """nn.TransformerEncoderLayer or nn.TransformerDecoderLayer with refnp's parameters."""
     if len(maps) < 4:
         raise NotOfferedError("Paddle: a layer without biases has LayerNorms with shifts")
-    options = {"dropout": 0.0, "activation": activation, "normalize_before": norm == "pre"}
-    layer = paddle.nn.TransformerEncoderLayer(x.shape[-1], heads, maps[0].shape[1], **options)
-    fill_heads(layer.self_attn, own)
-    fill_rest(layer, maps, norm_1, norm_2)
-    return layer(x, seen(paddle, mask, bias, x.dtype, per_head))
-
-
-def fill_rest(layer: Any, maps, *norms) -> None:
-    """The two linear maps and the LayerNorms of a layer."""
+    layer = kind(*sizes, maps[0].shape[1], dropout=0.0, activation=activation, normalize_before=norm == "pre")
+    for name, own in attentions.items():
+        fill_heads(getattr(layer, name), own)
     linear_with(layer.linear1, *maps[:2])
     linear_with(layer.linear2, *maps[2:])
     for number, (gain, shift) in enumerate(norms, 1):
         with_values(getattr(layer, f"norm{number}"), weight=gain, bias=shift)
+    return layer
 
 
-def biased_encoder_layer(paddle, x, bias, *parameters, **options):
-    """The same with an additive mask that has a gradient."""
-    return encoder_layer(paddle, x, *parameters, bias=bias, **options)
+def encoder_layer(paddle, x, *parameters, heads, norm="post", activation="relu", mask=None, bias=None, per_head=False):
+    """nn.TransformerEncoderLayer."""
+    own, norm_1, maps, norm_2 = parts_of(parameters, *ENCODER_PARTS)
+    kind, norms = paddle.nn.TransformerEncoderLayer, (norm_1, norm_2)
+    layer = filled(kind, {"self_attn": own}, maps, norms, x.shape[-1], heads, norm=norm, activation=activation)
+    return layer(x, seen(paddle, mask, bias, per_head))
 
 
-def decoder_layer(
-    paddle,
-    x,
-    memory,
-    *parameters,
-    heads,
-    norm="post",
-    activation="relu",
-    mask=None,
-    memory_mask=None,
-    bias=None,
-    memory_bias=None,
-    per_head=False,
-):
-    """nn.TransformerDecoderLayer with refnp's parameters."""
+def decoder_layer(paddle, x, memory, *parameters, heads, norm="post", activation="relu", per_head=False, **given):
+    """nn.TransformerDecoderLayer."""
     own, norm_1, other, norm_2, maps, norm_3 = parts_of(parameters, *DECODER_PARTS)
-    if len(maps) < 4:
-        raise NotOfferedError("Paddle: a layer without biases has LayerNorms with shifts")
-    options = {"dropout": 0.0, "activation": activation, "normalize_before": norm == "pre"}
-    layer = paddle.nn.TransformerDecoderLayer(x.shape[-1], heads, maps[0].shape[1], **options)
-    fill_heads(layer.self_attn, own)
-    fill_heads(layer.cross_attn, other)
-    fill_rest(layer, maps, norm_1, norm_2, norm_3)
-    masks = seen(paddle, mask, bias, x.dtype, per_head), seen(paddle, memory_mask, memory_bias, x.dtype, per_head)
-    return layer(x, memory, *masks)
-
-
-def biased_decoder_layer(paddle, x, memory, bias, memory_bias, *parameters, **options):
-    """The same with two additive masks that have gradients."""
-    return decoder_layer(paddle, x, memory, *parameters, bias=bias, memory_bias=memory_bias, **options)
+    kind, attentions = paddle.nn.TransformerDecoderLayer, {"self_attn": own, "cross_attn": other}
+    norms = (norm_1, norm_2, norm_3)
+    layer = filled(kind, attentions, maps, norms, x.shape[-1], heads, norm=norm, activation=activation)
+    pairs = (("mask", "bias"), ("memory_mask", "memory_bias"))
+    return layer(x, memory, *(seen(paddle, given.get(mask), given.get(bias), per_head) for mask, bias in pairs))
 
 
 def convolution(paddle, x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, padding_mode="zeros"):
     """nn.functional.conv1d to conv3d; other padding than zeros goes first."""
-    functional, axes = paddle.nn.functional, weight.ndim - 2
-    if x.ndim == axes + 1:
-        raise NotOfferedError("Paddle: convolutions take a batch")
-    pairs = same(weight.shape[2:], per_axis(dilation, axes)) if padding == "same" else pairs_of(padding, axes)
+    functional, batch = paddle.nn.functional, "Paddle: convolutions take a batch"
+    axes, _, _, pairs = walk(x, weight, stride, dilation, padding, batch)
     if padding_mode != "zeros":
         flat = [width for pair in reversed(pairs) for width in pair]
         layout = ("NCL", "NCHW", "NCDHW")[axes - 1]
@@ -245,14 +198,10 @@ def convolution(paddle, x, weight, bias=None, *, stride=1, dilation=1, groups=1,
     return getattr(functional, f"conv{axes}d")(x, weight, bias, **options)
 
 
-def convolution_transpose(paddle, x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, output_padding=0):
+def convolution_transpose(paddle, x, weight, bias=None, **options):
     """nn.functional.conv1d_transpose to conv3d_transpose."""
-    axes = weight.ndim - 2
-    if x.ndim == axes + 1:
-        raise NotOfferedError("Paddle: convolutions take a batch")
-    options = {"stride": stride, "padding": padding, "output_padding": output_padding, "groups": groups}
-    function = getattr(paddle.nn.functional, f"conv{axes}d_transpose")
-    return function(x, weight, bias, dilation=dilation, **options)
+    axes, *_ = walk(x, weight, 1, 1, 0, "Paddle: convolutions take a batch")
+    return getattr(paddle.nn.functional, f"conv{axes}d_transpose")(x, weight, bias, **options)
 
 
 def average_pool(paddle, x, *, size, count_include_pad=True, **options):
@@ -261,10 +210,9 @@ def average_pool(paddle, x, *, size, count_include_pad=True, **options):
     return function(x, size, exclusive=not count_include_pad, **options)
 
 
-def max_pool(paddle, x, *, size, dilation=1, **options):
+@without("Paddle: pooling knows no dilation", dilation=1)
+def max_pool(paddle, x, *, size, **options):
     """nn.functional.max_pool1d to max_pool3d."""
-    if dilation != 1:
-        raise NotOfferedError("Paddle: pooling knows no dilation")
     return getattr(paddle.nn.functional, f"max_pool{x.ndim - 2}d")(x, size, **options)
 
 
@@ -285,29 +233,27 @@ def upsample(paddle, x, *, factor=None, size=None, mode="nearest", align_corners
     return paddle.nn.functional.interpolate(x, size, factor, name, align_corners, data_format=layout)
 
 
-def cross_entropy(
-    paddle, logits, *, targets, ignore_index=None, class_weights=None, label_smoothing=0.0, reduction="mean"
-):
+def cross_entropy(paddle, logits, *, targets, ignore_index=None, class_weights=None, **options):
     """In Paddle, -100 is the target to ignore unless another is named."""
     weight = None if class_weights is None else paddle.to_tensor(class_weights, dtype=logits.dtype)
-    options = {"reduction": reduction, "label_smoothing": label_smoothing, "weight": weight}
-    ignored = -100 if ignore_index is None else ignore_index
-    targets = paddle.to_tensor(np.array(targets))
-    loss = paddle.nn.functional.cross_entropy(logits, targets, ignore_index=ignored, **options)
-    return (
-        loss.squeeze(-1) if loss.ndim == logits.ndim else loss
-    )  # where labels are smoothed, the axis of classes stays
+    options |= {"weight": weight, "ignore_index": -100 if ignore_index is None else ignore_index}
+    loss = paddle.nn.functional.cross_entropy(logits, paddle.to_tensor(np.array(targets)), **options)
+    return without_classes(loss, logits)
 
 
-def cross_entropy_of_probabilities(
-    paddle, logits, targets, *, class_weights=None, label_smoothing=0.0, reduction="mean"
-):
-    """The same function, told that targets are probabilities."""
-    if class_weights is not None:
-        raise NotOfferedError("Paddle: weights of classes are averaged over otherwise where targets are probabilities")
-    options = {"reduction": reduction, "label_smoothing": label_smoothing, "soft_label": True}
-    loss = paddle.nn.functional.cross_entropy(logits, targets, **options)
+def without_classes(loss, logits):
+    """A loss without the axis of classes, which stays where labels are smoothed."""
     return loss.squeeze(-1) if loss.ndim == logits.ndim else loss
+
+
+CLASSES = "Paddle: weights of classes are averaged over otherwise where targets are probabilities"
+
+
+@without(CLASSES, class_weights=None)
+def cross_entropy_of_probabilities(paddle, logits, targets, **options):
+    """The same function, told that targets are probabilities."""
+    loss = paddle.nn.functional.cross_entropy(logits, targets, soft_label=True, **options)
+    return without_classes(loss, logits)
 
 
 def binary_cross_entropy(paddle, logits, targets, *, positive_weight=1.0, reduction="mean"):
@@ -322,16 +268,29 @@ def gaussian_nll(paddle, mean, std, y, *, reduction="mean"):
     return paddle.nn.functional.gaussian_nll_loss(mean, y, std * std, full=True, reduction=reduction)
 
 
-def normal(paddle, *parameters):
-    """A distribution of tensors."""
-    return paddle.distribution.Normal(*parameters)
+def multivariate_normal(paddle, y, mean, factor):
+    """distribution.MultivariateNormal."""
+    return paddle.distribution.MultivariateNormal(mean, scale_tril=factor).log_prob(y)
+
+
+def divergence(kind: str) -> Callable:
+    """distribution.kl_divergence of two distributions, whose parameters stand one after the other."""
+
+    def between(paddle, *parameters):
+        half, of = len(parameters) // 2, getattr(paddle.distribution, kind)
+        return paddle.distribution.kl_divergence(of(*parameters[:half]), of(*parameters[half:]))
+
+    return between
 
 
 FUNCTIONS: dict[str, str | Callable] = {
-    "erf": "erf",
-    "sinh": "sinh",
-    "cosh": "cosh",
+    **{name: name for name in ("erf", "sinh", "cosh", "logsumexp", "matmul")},
+    **{name: f"linalg.{name}" for name in ("solve", "inv", "det")},
+    **{f"{name}": f"nn.functional.{name}" for name in ("relu", "elu", "sigmoid", "silu", "softmax", "log_softmax")},
     "arctan": "atan",
+    "linear": "nn.functional.linear",
+    "mse": "nn.functional.mse_loss",
+    "huber": "nn.functional.smooth_l1_loss",
     "var": lambda paddle, x, ddof=0: paddle.var(x, -1, unbiased=bool(ddof)),
     "std": lambda paddle, x, ddof=0: paddle.std(x, -1, unbiased=bool(ddof)),
     "cumprod": lambda paddle, x: paddle.cumprod(x, dim=-1),
@@ -340,49 +299,25 @@ FUNCTIONS: dict[str, str | Callable] = {
     "tril": lambda paddle, x, offset=0: paddle.tril(x, offset),
     "triu": lambda paddle, x, offset=0: paddle.triu(x, offset),
     "diagonal": lambda paddle, x, offset=0: paddle.diagonal(x, offset),
-    "solve": "linalg.solve",
-    "inv": "linalg.inv",
-    "det": "linalg.det",
     "slogdet": lambda paddle, a: paddle.linalg.slogdet(a)[1],
     "cholesky_solve": lambda paddle, factor, b: paddle.linalg.cholesky_solve(b, paddle.tril(factor)),
-    "relu": "nn.functional.relu",
     "leaky_relu": lambda paddle, x, slope=0.01: paddle.nn.functional.leaky_relu(x, slope),
-    "elu": "nn.functional.elu",
-    "sigmoid": "nn.functional.sigmoid",
-    "silu": "nn.functional.silu",
     "softplus": softplus,
     "gelu": lambda paddle, x, approximate="none": paddle.nn.functional.gelu(x, approximate == "tanh"),
-    "softmax": "nn.functional.softmax",
-    "log_softmax": "nn.functional.log_softmax",
-    "logsumexp": "logsumexp",
-    "layer_norm": lambda paddle, x, gain, shift, eps=1e-5: paddle.nn.functional.layer_norm(
-        x, gain.shape, gain, shift, eps
-    ),
+    "layer_norm": layer_norm,
     "rms_norm": rms_norm,
     "group_norm": group_norm,
-    "instance_norm": lambda paddle, x, gain, shift, eps=1e-5: paddle.nn.functional.instance_norm(
-        x, weight=gain, bias=shift, eps=eps
-    ),
-    "batch_norm": batch_norm,
-    "batch_norm of statistics": batch_norm,
-    "linear": "nn.functional.linear",
-    "matmul": "matmul",
-    "embedding": embedding,
-    "attention": attention,
-    "general_attention": general_attention,
-    "learned_positions": learned_positions,
-    "t5_attention": t5_attention,
+    "instance_norm": instance_norm,
+    **dict.fromkeys(("batch_norm", "batch_norm of statistics"), batch_norm),
+    **from_rows(rows),
+    **from_attention(attention, lambda paddle, table, places: table[:, paddle.to_tensor(places)]),
     "causal_attention": lambda paddle, *arrays: attention(paddle, *arrays, is_causal=True),
-    "window_attention": window_attention,
-    "multi_head": multi_head,
-    "multi_head_widths": multi_head,
-    "multi_head_with_weights": multi_head_with_weights,
-    "multi_head_biased": biased_multi_head,
-    "multi_head_additive_mask": additive_mask,
+    **from_multi_head(multi_head, lambda paddle, array, query: paddle.to_tensor(array, dtype=query.dtype)),
+    "multi_head_with_weights": lambda paddle, *arrays, **options: multi_head(paddle, *arrays, weights=True, **options),
     "encoder_layer": encoder_layer,
-    "encoder_layer_biased": biased_encoder_layer,
+    "encoder_layer_biased": biased(encoder_layer, 1, "bias"),
     "decoder_layer": decoder_layer,
-    "decoder_layer_biased": biased_decoder_layer,
+    "decoder_layer_biased": biased(decoder_layer, 2, "bias", "memory_bias"),
     "convolution": convolution,
     "convolution_transpose": convolution_transpose,
     "average_pool": average_pool,
@@ -390,24 +325,16 @@ FUNCTIONS: dict[str, str | Callable] = {
     "adaptive_average_pool": adaptive_pool("avg"),
     "adaptive_max_pool": adaptive_pool("max"),
     "upsample": upsample,
-    "mse": "nn.functional.mse_loss",
-    "huber": "nn.functional.smooth_l1_loss",
     "gaussian_nll": gaussian_nll,
     "cross_entropy": cross_entropy,
     "cross_entropy of probabilities": cross_entropy_of_probabilities,
     "binary_cross_entropy": binary_cross_entropy,
-    "normal_log_prob": lambda paddle, y, mean, std: normal(paddle, mean, std).log_prob(y),
-    "student_t_log_prob": lambda paddle, y, nu, mean, scale: paddle.distribution.StudentT(nu, mean, scale).log_prob(y),
-    "normal_kl": lambda paddle, mean_p, std_p, mean_q, std_q: paddle.distribution.kl_divergence(
-        normal(paddle, mean_p, std_p), normal(paddle, mean_q, std_q)
-    ),
-    "multivariate_normal_log_prob": lambda paddle, y, mean, factor: paddle.distribution.MultivariateNormal(
-        mean, scale_tril=factor
-    ).log_prob(y),
+    "normal_log_prob": lambda paddle, y, mean, std: paddle.distribution.Normal(mean, std).log_prob(y),
+    "student_t_log_prob": lambda paddle, y, *parameters: paddle.distribution.StudentT(*parameters).log_prob(y),
+    "multivariate_normal_log_prob": multivariate_normal,
+    "normal_kl": divergence("Normal"),
     "categorical_entropy": lambda paddle, logits: paddle.distribution.Categorical(logits).entropy(),
-    "categorical_kl": lambda paddle, p, q: paddle.distribution.kl_divergence(
-        paddle.distribution.Categorical(p), paddle.distribution.Categorical(q)
-    ).squeeze(-1),
+    "categorical_kl": lambda paddle, p, q: divergence("Categorical")(paddle, p, q).squeeze(-1),
 }
 
 

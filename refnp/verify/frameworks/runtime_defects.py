@@ -10,7 +10,7 @@ from functools import partial
 from refnp import layers
 from refnp.layers.similarity import unit_rows
 from refnp.verify.case import Convention, KnownDefect, beside
-from refnp.verify.frameworks.known import rows_of
+from refnp.verify.frameworks.shared import rows_of
 from refnp.verify.layers.activations import (
     coarse_logistic,
     erf_form,

@@ -1,15 +1,15 @@
 """TensorFlow: what each layer is called there, and what it is known for. Images have their channels last there."""
 
-import math
 from collections.abc import Callable
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
 from refnp.verify.case import KnownDefect, NotOfferedError, beside
-from refnp.verify.frameworks.known import rows_of
+from refnp.verify.frameworks.shared import from_rows, over_channels, rows_of, walk, without
 from refnp.verify.layers.activations import PRINTED_SIGMOID, printed_elu, printed_gelu, printed_softplus
-from refnp.verify.layers.convolution import pairs_of, per_axis, same
+from refnp.verify.layers.convolution import per_axis
 from refnp.verify.layers.engine import divided_cumprod, divided_std
 from refnp.verify.layers.normalization import FOLDED
 from refnp.verify.layers.softmax import PRINTED_LOGARITHM, PRINTED_PULLBACK, printed_logsumexp
@@ -27,29 +27,15 @@ def first(tf, x):
     return tf.transpose(x, [0, len(x.shape) - 1, *range(1, len(x.shape) - 1)])
 
 
-def softplus(tf, x, *, beta=1.0, threshold=None):
-    """math.softplus has neither; β is in front of x and under the result."""
-    if threshold is not None:
-        raise NotOfferedError("TensorFlow: softplus has no threshold")
+@without("TensorFlow: softplus has no threshold", threshold=None)
+def softplus(tf, x, *, beta=1.0):
+    """math.softplus has no β either, which is in front of x and under the result."""
     return tf.math.softplus(x) if beta == 1 else tf.math.softplus(beta * x) / beta
-
-
-def elu(tf, x, *, alpha=1.0):
-    """nn.elu knows α = 1 alone."""
-    if alpha != 1:
-        raise NotOfferedError("TensorFlow: nn.elu has no α")
-    return tf.nn.elu(x)
 
 
 def divided_by_n(framework: str, path: str) -> Callable:
     """A variance or deviation of rows that knows no other divisor than N."""
-
-    def reduced(module, x, *, ddof=0):
-        if ddof:
-            raise NotOfferedError(f"{framework}: {path} divides by N")
-        return attrgetter(path)(module)(x, -1)
-
-    return reduced
+    return without(f"{framework}: {path} divides by N", ddof=0)(lambda module, x: attrgetter(path)(module)(x, -1))
 
 
 def scatter(tf, x, updates, *, indices, mode="add"):
@@ -64,8 +50,8 @@ def normalized(axes_of: Callable) -> Callable:
 
     def adapter(tf, x, gain, shift, *, eps=1e-5):
         mean, variance = tf.nn.moments(x, axes_of(len(x.shape)), keepdims=True)
-        wide = lambda a: tf.reshape(a, [-1, *[1] * (len(x.shape) - 2)])
-        return tf.nn.batch_normalization(x, mean, variance, wide(shift), wide(gain), eps)
+        gain, shift = (over_channels(a, len(x.shape) - 2) for a in (gain, shift))
+        return tf.nn.batch_normalization(x, mean, variance, shift, gain, eps)
 
     return adapter
 
@@ -78,55 +64,73 @@ def layer_norm(tf, x, gain, shift, *, eps=1e-5):
 
 def batch_norm_of_statistics(tf, x, gain, shift, mean, variance, *, eps=1e-5):
     """nn.batch_normalization with given statistics."""
-    wide = lambda a: tf.reshape(a, [-1, *[1] * (len(x.shape) - 2)])
-    return tf.nn.batch_normalization(x, wide(mean), wide(variance), wide(shift), wide(gain), eps)
+    mean, variance, shift, gain = (over_channels(a, len(x.shape) - 2) for a in (mean, variance, shift, gain))
+    return tf.nn.batch_normalization(x, mean, variance, shift, gain, eps)
 
 
-def convolution(tf, x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, padding_mode="zeros"):
-    """nn.convolution with its channels last; whatever padding goes first."""
-    axes = len(weight.shape) - 2
-    if groups > 1 or len(x.shape) == axes + 1:
-        raise NotOfferedError("TensorFlow: nn.convolution takes a batch; groups have no gradient on a processor")
-    if padding_mode in ("circular", "replicate"):
-        raise NotOfferedError(f"TensorFlow: pad knows no mode {padding_mode}")
-    strides, dilations = per_axis(stride, axes), per_axis(dilation, axes)
-    if max(strides) > 1 and max(dilations) > 1:
-        raise NotOfferedError("TensorFlow: nn.convolution has a stride or a dilation, not both")
-    pairs = same(weight.shape[2:], dilations) if padding == "same" else pairs_of(padding, axes)
-    mode = "CONSTANT" if padding_mode == "zeros" else "REFLECT"
-    padded = tf.pad(last(tf, x), [[0, 0], *map(list, pairs), [0, 0]], mode)
+def convolution_by(framework: str, batch: str, pads: str, both: str, convolved: Callable) -> Callable:
+    """A convolution without groups, with its channels last; whatever padding goes first.
+
+    `convolved(module, x, pairs, mode, kernel, strides, dilations)` puts so many places before and after each axis, and
+    convolves without padding. The three texts say what is not offered.
+    """
+
+    def convolution(module, x, weight, bias=None, *, stride=1, dilation=1, padding=0, padding_mode="zeros"):
+        axes, strides, dilations, pairs = walk(x, weight, stride, dilation, padding, f"{framework}: {batch}")
+        if padding_mode in ("circular", "replicate"):
+            raise NotOfferedError(f"{framework}: {pads} knows no mode {padding_mode}")
+        if max(strides) > 1 and max(dilations) > 1:
+            raise NotOfferedError(f"{framework}: {both}")
+        y = convolved(module, x, [(0, 0), *pairs, (0, 0)], padding_mode, weight, strides, dilations)
+        return y if bias is None else y + over_channels(bias, axes)
+
+    return without(f"{framework}: {batch}", groups=1)(convolution)
+
+
+def convolved(tf, x, pairs, padding_mode, weight, strides, dilations):
+    """nn.convolution."""
+    axes = len(strides)
+    padded = tf.pad(last(tf, x), list(map(list, pairs)), "CONSTANT" if padding_mode == "zeros" else "REFLECT")
     kernel = tf.transpose(weight, [*range(2, axes + 2), 1, 0])
     options = {"dilations": list(dilations), "data_format": LAYOUTS[axes]}
-    y = first(tf, tf.nn.convolution(padded, kernel, list(strides), "VALID", **options))
-    return y if bias is None else y + tf.reshape(bias, [-1, *[1] * axes])
+    return first(tf, tf.nn.convolution(padded, kernel, list(strides), "VALID", **options))
+
+
+def pool_by(framework: str, kind: str, pooled: Callable[[Any, Any, list, list], Any]) -> Callable:
+    """Pooling without padding, of windows and steps for each axis."""
+
+    def pool(module, x, *, size, stride=None):
+        sizes = list(per_axis(size, len(x.shape) - 2))
+        return pooled(module, x, sizes, sizes if stride is None else list(per_axis(stride, len(sizes))))
+
+    why = f"{framework}: {kind} knows neither padding by numbers, nor dilation, nor ceil_mode"
+    others = without(why, padding=0, dilation=1, ceil_mode=False)(pool)
+    return lambda module, x, count_include_pad=True, **options: others(module, x, **options)  # where there is none
 
 
 def pool(kind: str) -> Callable:
-    """nn.avg_pool and nn.max_pool, with no padding or "SAME"."""
+    """nn.avg_pool and nn.max_pool."""
 
-    def pooled(tf, x, *, size, stride=None, padding=0, dilation=1, ceil_mode=False, count_include_pad=True):
-        if padding != 0 or dilation != 1 or ceil_mode:
-            raise NotOfferedError(f"TensorFlow: {kind} knows neither padding by numbers, nor dilation, nor ceil_mode")
-        sizes = list(per_axis(size, len(x.shape) - 2))
-        strides = sizes if stride is None else list(per_axis(stride, len(x.shape) - 2))
-        layout = LAYOUTS[len(x.shape) - 2]
+    def pooled(tf, x, sizes, strides):
+        layout = LAYOUTS[len(sizes)]
         return first(tf, getattr(tf.nn, kind)(last(tf, x), sizes, strides, "VALID", data_format=layout))
 
-    return pooled
+    return pool_by("TensorFlow", kind, pooled)
 
 
-def cross_entropy(tf, logits, *, targets, ignore_index=None, class_weights=None, label_smoothing=0.0, reduction="mean"):
+LACKS = {"ignore_index": None, "class_weights": None, "label_smoothing": 0.0}
+
+
+@without("TensorFlow: sparse_softmax_cross_entropy_with_logits has no such options", **LACKS)
+def cross_entropy(tf, logits, *, targets, reduction="mean"):
     """nn.sparse_softmax_cross_entropy_with_logits, a number for each row."""
-    if ignore_index is not None or class_weights is not None or label_smoothing:
-        raise NotOfferedError("TensorFlow: sparse_softmax_cross_entropy_with_logits has no such options")
     rows = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=np.array(targets), logits=logits)
     return reduced(tf, rows, reduction)
 
 
-def cross_entropy_of_probabilities(tf, logits, targets, *, class_weights=None, label_smoothing=0.0, reduction="mean"):
+@without("TensorFlow: softmax_cross_entropy_with_logits has no such options", **LACKS)
+def cross_entropy_of_probabilities(tf, logits, targets, *, reduction="mean"):
     """nn.softmax_cross_entropy_with_logits."""
-    if class_weights is not None or label_smoothing:
-        raise NotOfferedError("TensorFlow: softmax_cross_entropy_with_logits has no such options")
     return reduced(tf, tf.nn.softmax_cross_entropy_with_logits(labels=targets, logits=logits), reduction)
 
 
@@ -144,47 +148,34 @@ def reduced(tf, rows, reduction: str):
     return {"mean": tf.reduce_mean, "sum": tf.reduce_sum, "none": tf.identity}[reduction](rows)
 
 
-def embedding(tf, table, *, tokens, scaled=False):
-    """nn.embedding_lookup."""
-    return tf.nn.embedding_lookup(table, np.array(tokens)) * (math.sqrt(table.shape[1]) if scaled else 1)
-
-
+BATCH = "nn.convolution takes a batch; groups have no gradient on a processor"
+STEPS = "nn.convolution has a stride or a dilation, not both"
 FUNCTIONS: dict[str, str | Callable] = {
-    "erf": "math.erf",
-    "erfc": "math.erfc",
-    "sinh": "math.sinh",
-    "cosh": "math.cosh",
+    **{name: f"math.{name}" for name in ("erf", "erfc", "sinh", "cosh", "sigmoid")},
+    **{name: f"linalg.{name}" for name in ("solve", "inv", "det")},
+    **{name: f"nn.{name}" for name in ("relu", "silu", "softmax", "log_softmax")},
     "arctan": "math.atan",
+    "logsumexp": "math.reduce_logsumexp",
+    "matmul": "matmul",
     "var": divided_by_n("TensorFlow", "math.reduce_variance"),
     "std": divided_by_n("TensorFlow", "math.reduce_std"),
     "cumprod": lambda tf, x: tf.math.cumprod(x, -1),
     "take_along_axis": lambda tf, x, indices: tf.gather(x, np.array(indices), axis=-1, batch_dims=1),
     "scatter": scatter,
-    "solve": "linalg.solve",
-    "inv": "linalg.inv",
-    "det": "linalg.det",
     "slogdet": lambda tf, a: tf.linalg.slogdet(a)[1],
     "cholesky_solve": lambda tf, factor, b: tf.linalg.cholesky_solve(tf.linalg.band_part(factor, -1, 0), b),
     "diagonal": lambda tf, x, offset=0: tf.linalg.diag_part(x, k=offset),
-    "relu": "nn.relu",
     "leaky_relu": lambda tf, x, slope=0.01: tf.nn.leaky_relu(x, slope),
-    "elu": elu,
-    "sigmoid": "math.sigmoid",
-    "silu": "nn.silu",
+    "elu": without("TensorFlow: nn.elu has no α", alpha=1.0)(lambda tf, x: tf.nn.elu(x)),
     "softplus": softplus,
     "gelu": lambda tf, x, approximate="none": tf.nn.gelu(x, approximate == "tanh"),
-    "softmax": "nn.softmax",
-    "log_softmax": "nn.log_softmax",
-    "logsumexp": "math.reduce_logsumexp",
     "layer_norm": layer_norm,
     "instance_norm": normalized(lambda axes: list(range(2, axes))),
     "batch_norm": normalized(lambda axes: [0, *range(2, axes)]),
     "batch_norm of statistics": batch_norm_of_statistics,
     "linear": lambda tf, x, weight, bias=None: tf.matmul(x, weight) if bias is None else tf.matmul(x, weight) + bias,
-    "matmul": "matmul",
-    "embedding": embedding,
-    "learned_positions": lambda tf, x, weight, places: x + embedding(tf, weight, tokens=places),
-    "convolution": convolution,
+    **from_rows(lambda tf, table, tokens: tf.nn.embedding_lookup(table, tokens)),
+    "convolution": convolution_by("TensorFlow", BATCH, "pad", STEPS, convolved),
     "average_pool": pool("avg_pool"),
     "max_pool": pool("max_pool"),
     "binary_cross_entropy": binary_cross_entropy,
