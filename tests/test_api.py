@@ -1,9 +1,10 @@
-"""The API is visible: what `dir` shows, that no module hides behind a function, and docs/api as the code says it."""
+"""The API is visible: what `dir` shows, that no module hides behind a function, and the pages of the site."""
 
 import importlib
 import inspect
 import pathlib
 import pkgutil
+import re
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ import pytest
 
 import gradcheck
 import refnp
-from tests import api
+from docs.site import api, build
 
 
 def packages():
@@ -64,19 +65,19 @@ def test_import_refnp_gives_the_chapters_and_nothing_slow():
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
-# ---- docs/api
-
-
-def test_the_reference_says_what_the_code_says():
-    old = [path.name for path in api.out_of_date()]
-    assert old == [], "out of date: python -m tests.api --write"
+# ---- the API on the site
 
 
 @pytest.mark.parametrize("name", api.PACKAGES)
 def test_every_public_name_is_in_the_reference(name):
-    text = (api.FOLDER / f"{name.replace('.', '-')}.md").read_text(encoding="utf-8")
+    text = api.page(name)
     for public in api.public_names(importlib.import_module(name)):
         assert f"### {public}\n" in text or f"`{public}`" in text
+
+
+def test_the_pages_are_those_that_the_site_lists():
+    listed = re.findall(r"^api/(.*)$", (build.DOCS / "index.md").read_text(encoding="utf-8"), re.M)
+    assert [f"{name}.md" for name in listed] == [path.name for path in api.pages()]
 
 
 def test_a_page_of_the_reference():

@@ -6,10 +6,11 @@ import re
 import numpy as np
 import pytest
 
+from docs.site import api
 from refnp import layers
 from refnp.autograd.declaration import takes
 from refnp.layers import Normal, attention
-from tests import api, declared
+from tests import declared
 
 every = pytest.mark.parametrize("name", declared.every())
 every_class = pytest.mark.parametrize("name", declared.constructors())
@@ -49,7 +50,7 @@ def test_all_of_a_signature_is_declared_and_shown(name):
     said, parameters = thing.takes, [n for n in inspect.signature(thing).parameters if n != "self"]
     assert {*parameters} <= {*said.arguments, *said.options, *(["axis"] if said.moved else []), *UNDECLARED}
     home = "refnp.layers" if name in layers.__all__ else "refnp.autograd"
-    assert f"`{said}`." in (api.FOLDER / f"{home.replace('.', '-')}.md").read_text(encoding="utf-8")
+    assert f"`{said}`." in api.page(home)
 
 
 @every

@@ -19,7 +19,10 @@ def build(*, only=None, draft=False, processes=2, into=SITE):
     """
     from sphinx.cmd.build import build_main
 
+    from docs.site import api
+
     prepare(only)
+    api.write()
     started = time.perf_counter()
     shutil.rmtree(WORK / "made", ignore_errors=True)
     made = WORK / "made" / "html"

@@ -9,7 +9,7 @@ from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxRole
 
-from docs.site import sources
+from docs.site import api, sources
 from docs.site.build import ROOT
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class Source(SphinxRole):
 
 
 class LinksToFiles(SphinxTransform):
-    """../refnp/x.py in a page of docs/ becomes the page of refnp/x.py; ../README.md the first page."""
+    """../refnp/x.py in docs/ becomes the page of refnp/x.py, a package its API; the README the first page."""
 
     default_priority = 5
 
@@ -48,6 +48,8 @@ class LinksToFiles(SphinxTransform):
             return
         if path == "README.md":
             link = "index.html"
+        elif path.endswith("/__init__.py") and posixpath.dirname(path).replace("/", ".") in api.PACKAGES:
+            link = f"api/{posixpath.dirname(path).replace('/', '-')}.html"
         else:
             try:
                 link = sources.address(path)

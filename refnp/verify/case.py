@@ -368,7 +368,7 @@ class Without:
     why: str
 
 
-LACKING = ("equation", "cases", "gradient inputs", "transcription", "documentation")
+LACKING = ("equation", "cases", "gradient inputs", "transcription")
 
 
 def generator(seed: int, *, skip: int) -> np.random.Generator:

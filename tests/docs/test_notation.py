@@ -1,10 +1,11 @@
 """The Unicode notation of docstrings becomes LaTeX where it is sure, and stays text elsewhere."""
 
+import functools
 import re
 
 import pytest
 
-from docs.site import build, notation
+from docs.site import api, notation
 
 SURE = [
     ("y = x σ(x)", r"y = x \, \sigma (x)"),
@@ -59,13 +60,15 @@ def test_columns_of_a_line():
     assert notation.line("") is None
 
 
+@functools.cache
 def blocks():
-    """The lines of equations in docs/api, which are the indented lines of docstrings."""
-    for page in sorted((build.DOCS / "api").glob("*.md")):
-        text = page.read_text(encoding="utf-8")
+    """The lines of equations of the API, which are the indented lines of docstrings."""
+    found = []
+    for text in api.pages().values():
         for title, block in re.findall(r"(^#+ [^\n]*\n\n)?^```text\n(.*?)^```$", text, re.M | re.S):
             if not title:
-                yield from (line for line in block.splitlines() if "=" in line and not re.search(r"[`\"#]", line))
+                found += (line for line in block.splitlines() if "=" in line and not re.search(r"[`\"#]", line))
+    return found
 
 
 def test_most_equations_of_the_api_are_typeset():

@@ -1,9 +1,8 @@
-"""Whatever refnp offers has an equation, cases, gradient inputs, a transcription and a place in the documentation.
+"""Whatever refnp offers has an equation, cases, gradient inputs and a transcription; tests/test_api.py shows it.
 
 Or the page of its family in refnp/verify/layers says why not, in WITHOUT. What is forgotten is named.
 """
 
-import functools
 import inspect
 import re
 from pathlib import Path
@@ -29,24 +28,17 @@ def found():
     words = {
         word for inputs in pages.gradient_inputs() for word in inputs.names or re.findall(r"[A-Za-z_]\w*", inputs.name)
     }
-    text = documentation()
     return {
         "equation": stated | {name for lack in pages.without() if lack.what == "cases" for name in lack.names},
         "cases": stated,
         "gradient inputs": words,
         "transcription": {name for name in public_names() if transcription_of(name)},
-        "documentation": {name for name in public_names() if re.search(rf"\b{name}\b", text)},
     }
 
 
 def snake_case(name):
     """LayerNorm → layer_norm, RMSNorm → rms_norm."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-
-
-@functools.cache
-def documentation():
-    return "\n".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 
 
 def transcription_of(name):

@@ -4,7 +4,6 @@ import functools
 import itertools
 import math
 import os
-import pathlib
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +19,6 @@ from refnp.verify.edits.mutant import Mutant, rounded_to
 from refnp.verify.judge import DEVIATES, judged
 from refnp.verify.layers.positions import tensors
 from refnp.verify.mutants import MUTANTS, mutants_of
-from refnp.verify.mutants.__main__ import page
 
 CASES: dict = {}
 for case in layers.cases_of_layers():
@@ -115,11 +113,6 @@ def test_options_in_float32_show_where_options_are_no_fractions_of_two():
         of = CASES[layer][0].layer
         function = options.with_options_in_float32(of, options.defaults_of(of))
         assert "options such as ε were rounded to float32" in named(causes(*judgement(layer, function)))[0]
-
-
-def test_the_page_of_documentation_lists_them():
-    text = pathlib.Path(__file__).parents[2].joinpath("docs", "mutants.md").read_text(encoding="utf-8")
-    assert text == page(), "python -m refnp.verify.mutants > docs/mutants.md"
 
 
 def test_there_are_at_least_sixty():

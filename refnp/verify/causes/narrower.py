@@ -163,14 +163,6 @@ def in_float32(*arrays, function, everything, **options):
 
 
 EVERYTHING, SOMETHING = "everything inside were float32", "something inside were rounded to float32"
-NAMES = [
-    EVERYTHING,
-    SOMETHING,
-    "query @ key.mT, or another expression, were computed in float32",
-    "options such as ε were rounded to float32",
-    "inputs, output and gradients were stored in bfloat16, float16, … or some of them",
-    "the gradient of x were 2 times what is right, or divided by the length of an axis, or of another ȳ",
-]
 
 
 def of_precision(layer: Layer) -> list[Mutant]:

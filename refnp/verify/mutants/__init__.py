@@ -16,9 +16,8 @@ TABLE = Path(__file__).with_name("table.md")
 
 @dataclass
 class Row:
-    """A mistake of the table: what it says, its edits, of what kind it is, and of which layers; under which title."""
+    """A mistake of the table: what it says, its edits, of what kind it is, and of which layers."""
 
-    title: str
     says: str
     rewrites: list[tuple[str, str]]
     kind: str
@@ -28,15 +27,13 @@ class Row:
 def rows_of(text: str) -> list[Row]:
     """The rows of a table in Markdown; one without a sentence is another edit of the row above."""
     found: list[Row] = []
-    title = ""
     for line in text.splitlines():
-        title = line.removeprefix("## ") if line.startswith("## ") else title
         cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         if len(cells) != 5 or not cells[1].startswith("`"):
             continue
         says, before, after, kind, names = cells
         if says:
-            found.append(Row(title, says, [], kind, names.split("; ")))
+            found.append(Row(says, [], kind, names.split("; ")))
         found[-1].rewrites.append((before.strip("`"), after.strip("`")))
     return found
 

@@ -1,27 +1,23 @@
-"""The reference in docs/api, made from the docstrings, and the list of models and tasks in docs/studies.md.
+"""The API on the site, made from the docstrings into docs/api when the site is built.
 
 One page for each package, one section for each file: what the file says in one sentence, its equations (the indented
 lines of its docstring), and of every public name the signature, the first sentence, equations, shapes, and
 what it declares that it takes.
-Nothing is written by hand there, and tests/test_api.py holds the pages against the code. `python -m tests.api --write`
-writes them; without `--write` it says which pages are out of date.
 """
 
-import argparse
 import ast
+import functools
 import importlib
 import inspect
 import json
 import pathlib
 import re
-import sys
+import shutil
 from operator import attrgetter
 
-from refnp.studies import registry
+from docs.site.build import DOCS, ROOT
 
-ROOT = pathlib.Path(__file__).parents[1]
-FOLDER = ROOT / "docs" / "api"
-STUDIES = ROOT / "docs" / "studies.md"
+FOLDER = DOCS / "api"
 PACKAGES = (
     "refnp",
     "refnp.autograd",
@@ -37,7 +33,6 @@ PACKAGES = (
     "gradcheck",
 )
 OURS = ("refnp", "gradcheck")
-MADE = "Made by `python -m tests.api --write` from the docstrings; do not edit."
 
 
 def public_names(package):
@@ -175,6 +170,7 @@ def own_methods(cls):
 # ---- a page
 
 
+@functools.cache
 def page(package_name):
     """The text of one page of docs/api."""
     package = importlib.import_module(package_name)
@@ -185,8 +181,6 @@ def page(package_name):
         f"# {package_name}",
         "",
         first_sentence(package.__doc__),
-        "",
-        MADE,
     ]
     for file in sorted(files):
         path = package_name.replace(".", "/")
@@ -268,7 +262,7 @@ def pages():
     index = [
         "# The API",
         "",
-        "Every public name of refnp and gradcheck, by package. " + MADE,
+        "Every public name of refnp and gradcheck, by package.",
         "",
     ]
     for name in PACKAGES:
@@ -276,40 +270,12 @@ def pages():
         index.append(
             f"- [{name}]({name.replace('.', '-')}.md): " + ", ".join(f"`{public}`" for public in public_names(package))
         )
-    return {FOLDER / "README.md": "\n".join(index) + "\n"} | made | {STUDIES: studies()}
+    return {FOLDER / "README.md": "\n".join(index) + "\n"} | made
 
 
-def studies():
-    """docs/studies.md with the models and tasks that the registry has now."""
-    before, fence, rest = STUDIES.read_text(encoding="utf-8").partition("```text models and tasks\n")
-    return f"{before}{fence}{registry.listing()}\n```{rest.partition('```')[2]}"
-
-
-def out_of_date():
-    """The pages that differ from what the code says now, and those that no package has."""
-    made = pages()
-    present = set(FOLDER.glob("*.md"))
-    differ = [path for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    return sorted([*differ, *(present - made.keys())])
-
-
-def main():
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.api", description="The reference in docs/api, made from the docstrings."
-    )
-    parser.add_argument("--write", action="store_true", help="write the pages")
-    if parser.parse_args().write:
-        FOLDER.mkdir(exist_ok=True)
-        made = pages()
-        for path in set(FOLDER.glob("*.md")) - made.keys():
-            path.unlink()
-        for path, text in made.items():
-            path.write_text(text, encoding="utf-8")
-        return 0
-    for path in (old := out_of_date()):
-        print(f"{path.relative_to(ROOT)} is out of date: python -m tests.api --write")
-    return 1 if old else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def write():
+    """The pages as files, which git ignores."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir()
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
