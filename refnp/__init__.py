@@ -33,6 +33,7 @@ from refnp.autograd import (
     value_and_grad,
     vjp,
 )
+from refnp.autograd.pages import plain
 from refnp.kernels.process import tuned
 from refnp.version import __version__
 
@@ -55,8 +56,8 @@ _FROM = {
 # fmt: off
 __all__ = [  # a list that is written down, which type checkers read
     "Parameter", "Tensor", "assert_close", "autograd", "explain", "get_threads", "grad", "gradients", "hessian", "hvp",
-    "jacobian", "judge", "judge_model", "jvp", "layers", "models", "no_grad", "program", "set_threads", "studies",
-    "symmetry", "tasks", "tolerance", "training", "tuned", "value_and_grad", "verify", "vjp",
+    "jacobian", "judge", "judge_model", "jvp", "layers", "models", "no_grad", "plain", "program", "set_threads",
+    "studies", "symmetry", "tasks", "tolerance", "training", "tuned", "value_and_grad", "verify", "vjp",
 ]
 # fmt: on
 

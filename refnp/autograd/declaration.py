@@ -124,7 +124,11 @@ class Declaration:
             self._fitted[key] = fitted
         placed, named, below = fitted
         if below:
-            self._refuse_numbers(below, {**dict(zip(self.places, arguments, strict=False)), **options})
+            for argument in self.numbered:
+                if argument.below in below:
+                    at_its_place = (a for i, a in enumerate(arguments) if self.by_place.get(i) is argument)
+                    values = next(at_its_place, options.get(argument.name))
+                    self._refuse_numbers(argument, values, below[argument.below], arguments, options)
         options.update(named)
         for i, value in placed:
             arguments = (*arguments[:i], value, *arguments[i + 1 :])
@@ -143,25 +147,24 @@ class Declaration:
                 found[i] = np.asarray(found[i], None if argument.is_discrete else np.result_type(found[i], *dtypes))
         return tuple(found)
 
-    def _refuse_numbers(self, below: Mapping[str, tuple], given: Mapping[str, Any]) -> None:
+    def _refuse_numbers(self, argument: Argument, values: Any, below: tuple, given: tuple, options: dict) -> None:
         """OutOfRangeError that names the first number which an array cannot hold, of those written `whole < V`."""
-        for argument in self.numbered:
-            values = given.get(argument.name)
-            values = values.data if isinstance(values, Tensor) else values
-            if argument.below not in below or not isinstance(values, np.ndarray) or values.dtype.kind not in "iu":
-                continue
-            most, said = below[argument.below]
-            wrong = (values < 0) | (values >= most)
-            if not wrong.any():  # nearly always
-                continue
-            but = given.get(argument.excepted, self.defaults.get(argument.excepted))
-            wrong &= True if but is None else values != but
-            if wrong.any():
-                at, also = np.argwhere(wrong)[0].tolist(), f", or {argument.excepted}" * bool(argument.excepted)
-                must = f"use 0 to {most - 1}{also}{argument.remark}"
-                raise OutOfRangeError(
-                    f"{self.name}: {argument.name} holds {values[wrong].flat[0]} at {at}, and {said}; {must}"
-                )
+        values = values.data if isinstance(values, Tensor) else values
+        if not isinstance(values, np.ndarray) or values.dtype.kind not in "iu" or not values.size:
+            return
+        most, said = below
+        from_0 = values.view(values.dtype.str.replace("i", "u"))  # where a negative number is a large one
+        if from_0.item(from_0.argmax()) < most:  # nearly always
+            return
+        wrong = (values < 0) | (values >= most)
+        but = {**self.defaults, **dict(zip(self.places, given, strict=False)), **options}.get(argument.excepted)
+        wrong &= True if but is None else values != but
+        if wrong.any():
+            at, also = np.argwhere(wrong)[0].tolist(), f", or {argument.excepted}" * bool(argument.excepted)
+            must = f"use 0 to {most - 1}{also}{argument.remark}"
+            raise OutOfRangeError(
+                f"{self.name}: {argument.name} holds {values[wrong].flat[0]} at {at}, and {said}; {must}"
+            )
 
     def check(self, given: Mapping[str, Any]) -> tuple[dict[str, tuple], dict[str, Any]]:
         """What options become of which there may be several, and lengths that numbers are below, and who has them.

@@ -34,7 +34,7 @@ from refnp.autograd.primitives import primitive
 from refnp.kernels.blocks import in_float32
 from refnp.numbers.arrays import axes_last, in_order, normalize_axes
 from refnp.numbers.duals import Array, Dual
-from refnp.numbers.kinds import Kind, kind_of
+from refnp.numbers.kinds import kind_of
 from refnp.numbers.parts import Parts, part, with_parts
 
 
@@ -102,7 +102,6 @@ def page(
         form = part(along_axes(function) if "axis" in options else of_each_axis(function, declaration))
         discrete = {i for i, argument in declaration.by_place.items() if argument.may_be_discrete}
         on_arrays = in_own_types(form, discrete)
-        is_known = are_arrays if of_every_array else are_floats  # to the kernel
         every = declaration.arguments.values()
         held = {a.name: HOLDS[shape.kind] for a in every for shape in a.shapes if shape.kind in HOLDS}
         fast: Callable | None
@@ -111,10 +110,9 @@ def page(
         else:
             fast = kernel and of_each_axis(kernel, declaration, fitted=True)
 
-        @functools.wraps(form)
         def chosen(*arrays: Any, **given: Any) -> tuple:
             found = None
-            if fast is not None and not _plain.get() and is_known(arrays):
+            if fast is not None and (of_every_array or are_floats(arrays)):
                 if getattr(arrays[0], "dtype", FLOAT).char == "e" and are_halves(arrays):
                     found = in_float32(fast, *arrays, **given)
                 else:
@@ -125,11 +123,12 @@ def page(
 
         @functools.wraps(form)
         def rule(*arrays: Any, **given: Any) -> tuple:
-            if held and are_arrays(arrays):
+            own = kind_of(arrays) is not None
+            if held and not own:
                 refuse_numbers(declaration, held, arrays, given)
             if check is not None:
                 check(*arrays, **given)
-            return (chosen if _plain.get() or not are_arrays(arrays) else apart)(*arrays, **given)
+            return (form if own else on_arrays if _plain.get() else apart)(*arrays, **given)
 
         operation: Any = primitive(takes(text, **options)(rule))
         operation.page, operation.kernel = form, fast
@@ -154,15 +153,10 @@ def refuse_numbers(declaration: Declaration, held: dict, arrays: tuple, options:
                 raise ValueError(f"{declaration.name}: {name} holds {x[wrong].flat[0]}; {must}")
 
 
-def are_arrays(arguments: tuple) -> bool:
-    """Whether no argument is of another kind of number."""
-    return all(not isinstance(argument, Kind) for argument in arguments)
-
-
 def are_floats(arguments: tuple) -> bool:
-    """Whether no argument is of another kind of number, complex or longdouble."""
+    """Whether no array is of complex numbers or longdouble, nor of dual numbers."""
     for argument in arguments:
-        if isinstance(argument, (Dual, Kind)) or getattr(argument, "dtype", FLOAT).char in WITHOUT_KERNEL:
+        if isinstance(argument, Dual) or getattr(argument, "dtype", FLOAT).char in WITHOUT_KERNEL:
             return False
     return True
 
@@ -239,26 +233,26 @@ def are_halves(arguments: tuple) -> bool:
 def in_own_types(form: Callable, discrete: set[int]) -> Callable:
     """A page on arrays, whose values have the type of the arguments; what is float16 is computed in float32.
 
-    Integers and booleans are floats of 64 bits, but for arguments that may be `discrete`, by their places. Other kinds
-    of numbers have no type.
+    Integers and booleans are floats of 64 bits, but for arguments that may be `discrete`, by their places.
     """
 
     @functools.wraps(form)
     def typed(*arguments: Any, **options: Any) -> tuple:
-        if kind_of(arguments) is not None:
-            return form(*arguments, **options)
         if isinstance(arguments[0], tuple):  # those behind it may be sizes
             arguments = (np.asarray(arguments[0]), *arguments[1:])
-        is_float = lambda i, a: hasattr(a, "dtype") and not (i in discrete and a.dtype.kind in "biu")
-        arrays = [i for i, a in enumerate(arguments) if is_float(i, a)]
+        given, arrays = list(arguments), []
+        for i, a in enumerate(arguments):
+            if hasattr(a, "dtype") and not (i in discrete and a.dtype.kind in "biu"):
+                arrays.append(i)
         dtype = np.result_type(*(arguments[i].dtype for i in arrays), np.float16)
         if all(arguments[i].dtype.kind in "biu" for i in arrays):
             dtype = np.dtype(np.float64)
         inside = np.dtype(np.float32) if dtype == np.float16 else dtype
-        given = [in_order(a.astype(inside, copy=False)) if i in arrays else a for i, a in enumerate(arguments)]
-        given = [
-            np.asarray(a, inside) if type(a) in (int, float) and i not in discrete else a for i, a in enumerate(given)
-        ]
+        for i, a in enumerate(arguments):
+            if i in arrays:
+                given[i] = in_order(a.astype(inside, copy=False))
+            elif type(a) in (int, float) and i not in discrete:
+                given[i] = np.asarray(a, inside)
         with np.errstate(all="ignore"):  # what overflows is seen in the result
             y, vjp = form(*given, **options)
 

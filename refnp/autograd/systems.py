@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.pages import are_arrays, page
+from refnp.autograd.pages import page
 from refnp.autograd.triangular import KERNELS, first, joined, refuse_not_finite, solved
 from refnp.kernels import triangular as kernels
 from refnp.numbers.arrays import broadcast_shapes
+from refnp.numbers.kinds import is_kind
 from refnp.numbers.parts import Parts, part
 
 
@@ -95,7 +96,7 @@ def pivots_of(upper):
 def refuse_singular(name, upper):
     """ValueError naming the first matrix with a pivot of 0; other kinds of numbers say so by what they divide."""
     singular = (pivots_of(upper).real == 0).any(-1)
-    if singular.any() and are_arrays((upper,)):
+    if singular.any() and not is_kind(upper):
         raise ValueError(f"{name}: a{first(singular)} is singular; there is no unique solution")
 
 
@@ -185,7 +186,7 @@ def slogdet(a):
     sign, y = permuted * signs.prod(-1), np.where(singular, -np.inf, logarithms.sum(-1))  # (...)
 
     def vjp(_, y_bar):
-        if (singular & (y_bar.real != 0)).any() and are_arrays((a,)):
+        if (singular & (y_bar.real != 0)).any() and not is_kind(a):
             raise ValueError("slogdet: a is singular, where log |det a| has no gradient; add something to its diagonal")
         identity = np.eye(a.shape[-1], dtype=a.dtype)
         a_bar = y_bar[..., None, None] * solved_transposed_by(lower, upper, order, identity)

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.pages import are_arrays, page
+from refnp.autograd.pages import page
 from refnp.kernels import triangular as kernels
 from refnp.numbers.arrays import Array, broadcast_shapes
+from refnp.numbers.kinds import is_kind
 from refnp.numbers.parts import Parts, part
 
 
@@ -88,7 +89,7 @@ def refuse_not_finite(name):
     """The check of a function of matrices: ValueError naming the first that holds NaN or an infinite number."""
 
     def check(a, *_):
-        wrong = ~np.isfinite(a).all((-2, -1)) if are_arrays((a,)) else np.zeros(())
+        wrong = ~np.isfinite(a).all((-2, -1)) if not is_kind(a) else np.zeros(())
         if wrong.any():
             raise ValueError(f"{name}: a{first(wrong)} holds a value that is not finite; look for it further up")
 
@@ -102,7 +103,7 @@ def first(wrong: Any) -> Any:
 
 def refuse_triangle(a: Array) -> None:
     """ValueError for a matrix with numbers below its diagonal and nothing but 0 above."""
-    if are_arrays((a,)) and not np.triu(a, 1).any() and np.tril(a, -1).any():
+    if not is_kind(a) and not np.triu(a, 1).any() and np.tril(a, -1).any():
         raise ValueError("cholesky: a is lower triangular, as a factor is; pass the covariance, both of its halves")
 
 

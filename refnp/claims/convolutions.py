@@ -9,8 +9,9 @@ from refnp.autograd import Array
 from refnp.claims.common import in_precision_of, parts_of, tried
 from refnp.claims.row import BROKEN, EXACT, ON_SUBGROUP, Row, Trial
 from refnp.layers.convolution import convolution, convolution_transpose
+from refnp.layers.pooled_unet import PooledUNet
 from refnp.layers.pooling import adaptive_average_pool, average_pool, max_pool
-from refnp.layers.unet import PooledUNet, SimpleCNN, UNet
+from refnp.layers.unet import SimpleCNN, UNet
 from refnp.layers.upsampling import upsample
 from refnp.symmetry import (
     Claim,

@@ -14,8 +14,9 @@ import numpy as np
 from refnp.autograd import Array
 from refnp.claims.common import enlarged, generator, in_precision_of, parts_of
 from refnp.claims.row import APPROXIMATE, BROKEN, EXACT, ON_SUBGROUP, Refinement, Row, Trial
+from refnp.layers.pooled_unet import PooledUNet
 from refnp.layers.set_convolution import Grid, GridOptions
-from refnp.layers.unet import PooledUNet, SimpleCNN, UNet
+from refnp.layers.unet import SimpleCNN, UNet
 from refnp.models.attentive import ANP, CANP, AttnCNP
 from refnp.models.bootstrap import BANP, BNP
 from refnp.models.convcnp import ConvCNP, Encoding, Head

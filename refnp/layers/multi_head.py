@@ -156,19 +156,10 @@ class MultiHeadAttention(Module):
         scores, adds_values = self.positions.scores(queries, *places), self.positions.adds_values
         bias = scores if bias is None else bias if scores is None else bias + scores
         attend = similarity_attention if self.key_heads == self.heads else grouped_attention
-        output = attend(
-            queries,
-            keys,
-            values,
-            bias,
-            mask=mask,
-            similarity=self.similarity,
-            softcap=self.softcap,
-            dropout=self.dropout,
-            rng=rng,
-            return_weights=return_weights or adds_values,
-        )
-        if return_weights or adds_values:
+        options: dict[str, Any] = {"similarity": self.similarity, "softcap": self.softcap, "dropout": self.dropout}
+        wants_weights = return_weights or adds_values
+        output = attend(queries, keys, values, bias, mask=mask, rng=rng, return_weights=wants_weights, **options)
+        if wants_weights:
             output, weights = output
         if adds_values:
             output = _sum(output, self.positions.values(weights, *places))  # (..., H, N, d_v)

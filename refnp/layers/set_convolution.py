@@ -6,17 +6,9 @@ The 1 in front makes a *density channel*, which tells "a 0 was observed" from "n
 order, and K depends on differences only: the layer is invariant under permutations of the set and equivariant under
 translations.
 
-A kernel, the weight of a point at a distance, is a function of s = |d|²/ℓ², the squared distance in length scales, that
-returns
+K is a function of the squared distance in length scales, s = |d|²/ℓ²: refnp/layers/radial.py.
 
-    k(s)   and   a function without arguments for the slope k′(s) = dk/ds, called only where a gradient is computed.
-
-Any such function may be passed: s comes as an array of any shape, both results have that shape. Written in s, a kernel
-needs no root unless its formula has one, and its slope at distance 0 is finite if it has a gradient there. Matérn-1/2,
-exp(−|d|/ℓ), has a kink there and is left out.
-
-Source: Sivaraya (2023), eq. 10, which leaves K open, and §4.2.1; Gordon et al. (2020), arXiv 1910.13556, eq. 2 and §4:
-EQ; Rasmussen & Williams (2006), eq. 4.17: Matérn.
+Source: Sivaraya (2023), eq. 10, which leaves K open, and §4.2.1; Gordon et al. (2020), arXiv 1910.13556, eq. 2 and §4.
 Elsewhere: Gordon et al. divide the other channels by density + 1e-8 (`divide=True`), neuralprocesses by density + 1e-4
 and only where asked to; both give the EQ kernel, each learns a length scale for each channel or one for all.
 Transcription: tests/transcriptions/set_convolution.py.   On arrays of floats: refnp/kernels/set_convolution.py, which
@@ -33,53 +25,13 @@ from refnp.autograd.declaration import takes, takes_unchecked
 from refnp.autograd.pages import page
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.kernels import radial
 from refnp.kernels import set_convolution as kernels
 from refnp.kernels.set_convolution import checked_scales
 from refnp.layers.grid import Grid, GridOptions
 from refnp.layers.module import Module
+from refnp.layers.radial import eq, matern_32, matern_52
 from refnp.numbers.parts import part
 from refnp.numbers.words import constant
-
-
-def on_arrays_as(fast: Callable) -> Callable[[Callable], Callable]:
-    """A kernel of the page, which `fast` is on arrays of floats."""
-
-    def made(kernel: Callable) -> Callable:
-        kernel = part(kernel)
-        kernel.on_arrays = fast  # type: ignore[attr-defined]
-        return kernel
-
-    return made
-
-
-@on_arrays_as(radial.eq)
-def eq(s):
-    """Exponentiated quadratic: k = exp(−s/2), that is exp(−|d|²/2ℓ²).   k′ = −k/2."""
-    k = np.exp(s / -2)
-    return k, lambda: k / -2
-
-
-@on_arrays_as(radial.matern_32)
-def matern_32(s):
-    """Matérn-3/2: k = (1 + a) exp(−a) with a = √(3s) = √3 |d|/ℓ.
-
-    dk/da = −a exp(−a) and da/ds = 3/2a, so k′ = −(3/2) exp(−a): the root is no longer in a denominator.
-    """
-    a = np.sqrt(3 * s)
-    fall = np.exp(-a)
-    return (1 + a) * fall, lambda: fall * -1.5
-
-
-@on_arrays_as(radial.matern_52)
-def matern_52(s):
-    """Matérn-5/2: k = (1 + a + a²/3) exp(−a) with a = √(5s) = √5 |d|/ℓ.
-
-    dk/da = −(a/3)(1 + a) exp(−a) and da/ds = 5/2a, so k′ = −(5/6)(1 + a) exp(−a).
-    """
-    a = np.sqrt(5 * s)
-    fall = np.exp(-a)
-    return (1 + a + a * a / 3) * fall, lambda: (1 + a) * fall * -5 / 6
 
 
 @page(

@@ -168,8 +168,7 @@ def pair_weights(logits: Array | Tensor, normalization: str, sink: Array | Tenso
         return exp(logits)
     if sink is None:
         return softmax(logits)
-    b, h, n, _ = logits.shape
-    column = broadcast_to(reshape(sink, (1, h, 1, 1)), (b, h, n, 1))
+    column = broadcast_to(reshape(sink, (1, logits.shape[1], 1, 1)), (*logits.shape[:3], 1))
     return softmax(concatenate([logits, column], -1))[..., :-1]
 
 
@@ -210,9 +209,6 @@ def pair_kernel_mlp(
 def parameters_of(mlp: MLP) -> list:
     """W and b of each linear map."""
     return [parameter for layer in mlp.layers for parameter in (layer.weight, layer.bias)]
-
-
-# ---- the MLP of pairs
 
 
 @page(

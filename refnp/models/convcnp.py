@@ -37,8 +37,9 @@ from refnp.layers.grid import Grid, GridOptions, first_present
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.module import Module, options_of
+from refnp.layers.pooled_unet import PooledUNet
 from refnp.layers.set_convolution import SetConvolution, set_convolution
-from refnp.layers.unet import Network, PooledUNet, SimpleCNN, UNet
+from refnp.layers.unet import SimpleCNN, UNet
 from refnp.models.checks import check_deviation, check_finite, check_floor, check_points, check_presence
 from refnp.models.neural_process import NeuralProcess, normal_of
 
@@ -106,6 +107,9 @@ class Head:
         "softplus_variance"    σ² = f² + log(1 + eˢ)
         """
         return normal_of(answers, self.floor, self.deviation)
+
+
+Network = SimpleCNN | UNet | PooledUNet  # or anything that keeps lengths and says its `total_stride` and `channels_out`
 
 
 class ConvCNP(NeuralProcess):

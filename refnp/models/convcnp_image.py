@@ -29,8 +29,8 @@ from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.module import Module, on_tape
-from refnp.layers.unet import Network
 from refnp.models.checks import check_finite, check_floor, check_positive_counts
+from refnp.models.convcnp import Network
 from refnp.models.neural_process import NeuralProcess, normal_of
 
 if TYPE_CHECKING:

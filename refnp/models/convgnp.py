@@ -26,9 +26,8 @@ from refnp.autograd.tensor import Array, ArrayLike
 from refnp.layers.grid import Grid
 from refnp.layers.module import options_of
 from refnp.layers.multivariate_normal import LowRankNormal, MultivariateNormal
-from refnp.layers.unet import Network
 from refnp.models.checks import check_positive_counts
-from refnp.models.convcnp import ConvCNP, Head
+from refnp.models.convcnp import ConvCNP, Head, Network
 from refnp.models.joint import JointNormal
 
 if TYPE_CHECKING:

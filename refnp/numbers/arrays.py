@@ -22,7 +22,7 @@ def in_order(x: Any) -> Any:
     """
     if not isinstance(x, (np.ndarray, tuple)):
         return x
-    x = as_array(x, order="C")
+    x = np.asanyarray(x, order="C")
     return x.copy() if x.size == 1 and min(x.strides, default=0) < 0 else x
 
 

@@ -5,7 +5,7 @@ field prove. NumPy asks a `Kind` for a function, and it takes its own from a tab
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -75,19 +75,12 @@ def kind_of(values: Any) -> Kind | None:
     One that is made of others before them.
     """
     found = None
-    for kind in _kinds(values):
-        if kind.of_others:
+    for value in values:
+        kind = value if isinstance(value, Kind) else kind_of(value) if isinstance(value, (list, tuple)) else None
+        if kind is not None and kind.of_others:
             return kind
         found = kind if found is None else found
     return found
-
-
-def _kinds(values: Any) -> Iterator[Kind]:
-    for value in values:
-        if isinstance(value, Kind):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from _kinds(value)
 
 
 def word(function: Callable) -> Callable:

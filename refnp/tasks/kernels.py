@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.tensor import Array
+from refnp.layers import radial
 from refnp.tasks.task import check_hyper_parameter, drawn_number
 
 HyperParameter = float | tuple[float, float] | Array
@@ -112,9 +113,7 @@ class Radial(Kernel):
 class EQ(Radial):
     """s² exp(−½ r²), the exponentiated quadratic."""
 
-    @staticmethod
-    def shape(square):
-        return np.exp(-0.5 * square)
+    shape = staticmethod(lambda square: radial.eq(square)[0])
 
 
 class Matern12(Radial):
@@ -128,19 +127,13 @@ class Matern12(Radial):
 class Matern32(Radial):
     """s² (1 + √3 r) exp(−√3 r)."""
 
-    @staticmethod
-    def shape(square):
-        r = np.sqrt(3 * square)
-        return (1 + r) * np.exp(-r)
+    shape = staticmethod(lambda square: radial.matern_32(square)[0])
 
 
 class Matern52(Radial):
     """s² (1 + √5 r + 5r²/3) exp(−√5 r)."""
 
-    @staticmethod
-    def shape(square):
-        r = np.sqrt(5 * square)
-        return (1 + r + r * r / 3) * np.exp(-r)
+    shape = staticmethod(lambda square: radial.matern_52(square)[0])
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from refnp.layers.unet import PooledUNet, pooled_steps
+from refnp.layers.pooled_unet import PooledUNet, pooled_steps
 from tests.transcriptions.convcnp import pooled_unet
 
 

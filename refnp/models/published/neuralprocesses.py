@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from refnp.layers.module import Module
-from refnp.layers.unet import PooledUNet
+from refnp.layers.pooled_unet import PooledUNet
 from refnp.models.convcnp import ConvCNP
 from refnp.models.published import torch
 from refnp.models.published.renaming import Names, Parts, flattened

@@ -10,9 +10,10 @@ from refnp.autograd.primitives import raw
 from refnp.layers.activation import silu
 from refnp.layers.distributions import Normal
 from refnp.layers.mixture import Mixture
+from refnp.layers.pooled_unet import PooledUNet
 from refnp.layers.set_convolution import Grid, GridOptions, set_convolution
 from refnp.layers.translation_attention import TranslationAttention, pair_kernel
-from refnp.layers.unet import PooledUNet, SimpleCNN, UNet
+from refnp.layers.unet import SimpleCNN, UNet
 from refnp.models.attentive import ANP, CANP, AttentionBlock, AttnCNP
 from refnp.models.bootstrap import BANP, BNP
 from refnp.models.convcnp import ConvCNP, Encoding, Head
