@@ -19,7 +19,9 @@ def every():
         for name in package.__all__:
             thing = getattr(package, name)
             takes = getattr(thing, "takes", None)
-            checks = isinstance(takes, Declaration) and (takes.checked is not None or takes.takes_any_array)
+            checks = isinstance(takes, Declaration) and (
+                takes.checked is not None or (takes.takes_any_array and not takes.options)
+            )
             if checks and not isinstance(thing, type):
                 found[name] = thing
     return found

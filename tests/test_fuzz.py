@@ -16,12 +16,12 @@ from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import is_recording
 from tests.fuzz import Violation, readers
 from tests.fuzz.calls import Call
+from tests.fuzz.declarations import of_text
 from tests.fuzz.drawing import laid_out
 from tests.fuzz.open import OPEN
 from tests.fuzz.properties import SENTENCES, check
 from tests.fuzz.rows import ROWS, WITHOUT
 from tests.fuzz.run import drawn, judge, run
-from tests.fuzz.shapes import Shape, parsed
 from tests.fuzz.smaller import code, reproduce
 from tests.fuzz.subjects import CHAPTERS, Row, Subject, Unknown, public, row_of, subjects, unknown
 
@@ -137,7 +137,7 @@ def never_a_tensor(x):
     return double(getattr(x, "data", x))
 
 
-MASKED = Row("x (*), mask (*)", masks={"mask": ("x",)})
+MASKED = of_text("x (*), mask boolean (*)", masks={"mask": ("x",)})
 
 
 def depends_on_the_tape(x):
@@ -150,25 +150,25 @@ def underflows(x):
 
 
 PLANTED = [
-    ("a", refuses_by_accident, Row("x (*)")),
-    ("a", says_nothing, Row("x (*)")),
-    ("a", names_no_argument, Row("value (*)", call=lambda value: names_no_argument(value))),
-    ("a", warns, Row("x (*)")),
-    ("b", upcasts, Row("x (*)")),
-    ("b", another_shape, Row("x (*) -> (*)")),
-    ("c", infinite_slope, Row("x (*)")),
-    ("d", modifies, Row("x (*)")),
-    ("e", depends_on_layout, Row("x (*)")),
-    ("e", remembers, Row("x (*)")),
+    ("a", refuses_by_accident, of_text("x (*)")),
+    ("a", says_nothing, of_text("x (*)")),
+    ("a", names_no_argument, of_text("value (*)", call=lambda value: names_no_argument(value))),
+    ("a", warns, of_text("x (*)")),
+    ("b", upcasts, of_text("x (*)")),
+    ("b", another_shape, of_text("x (*) → (*)")),
+    ("c", infinite_slope, of_text("x (*)")),
+    ("d", modifies, of_text("x (*)")),
+    ("e", depends_on_layout, of_text("x (*)")),
+    ("e", remembers, of_text("x (*)")),
     ("f", multiplies_by_mask, MASKED),
     ("f", leaks_in_the_gradient, MASKED),
     ("f", lambda x, mask: lies_elsewhere(x, mask=mask), MASKED),
-    ("g", empty_einsum, Row("x (*)")),
-    ("h", makes_nan, Row("x (*)")),
-    ("i", always_a_tensor, Row("x (*)")),
-    ("i", never_a_tensor, Row("x (*)")),
-    ("j", depends_on_the_tape, Row("x (*)")),
-    ("j", underflows, Row("x (*)")),
+    ("g", empty_einsum, of_text("x (*)")),
+    ("h", makes_nan, of_text("x (*)")),
+    ("i", always_a_tensor, of_text("x (*)")),
+    ("i", never_a_tensor, of_text("x (*)")),
+    ("j", depends_on_the_tape, of_text("x (*)")),
+    ("j", underflows, of_text("x (*)")),
 ]
 
 
@@ -188,7 +188,7 @@ def test_every_property_has_a_planted_defect():
 
 
 def test_a_right_function_has_none():
-    outcome = run(500, table={"planted": planted(double, Row("x (*) -> (*)", names=("double",)))})
+    outcome = run(500, table={"planted": planted(double, of_text("x (*) → (*)", names=("double",)))})
     assert not outcome.failures
     assert sum(n for (_, _, how), n in outcome.counts.items() if how == "kept") > 300
 
@@ -220,9 +220,9 @@ def test_everything_public_is_called():
             assert name in subjects() or name in WITHOUT or not callable(getattr(chapter, name)), name
 
 
-def test_a_new_name_needs_a_row_unless_its_arguments_are_known():
-    assert row_of("cosine", lambda x, *, axis=-1: x).shapes == "x (*)"
-    with pytest.raises(Unknown, match="does not know how to call odd: add a row to ROWS, or what curvature may be"):
+def test_a_new_name_needs_a_declaration_or_a_row():
+    assert [*row_of("matmul", ag.matmul).shapes] == ["x", "y"]
+    with pytest.raises(Unknown, match=r"odd does not declare what it takes: write so .*, add a row to ROWS of"):
         row_of("odd", lambda x, curvature: x)
 
 
@@ -265,14 +265,6 @@ def test_ordinary_calls_are_not_refused():
 
 
 # ---- Its parts
-
-
-def test_shapes():
-    arguments, result = parsed("query (..., N, d), mask? (N, M), x (*) -> (*, 3)")
-    assert arguments == {
-        "query": Shape("...", ("N", "d")), "mask": Shape("", ("N", "M"), optional=True), "x": Shape("*", ()),
-    }  # fmt: skip
-    assert result == Shape("*", ("3",))
 
 
 @pytest.mark.parametrize("layout", ["C", "F", "strided", "reversed", "read-only", "broadcast"])

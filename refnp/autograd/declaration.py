@@ -50,8 +50,8 @@ class Declaration:
         written = [{**given, **arrays, **given} for given in found]
         self.forms = [{name: Argument.of(name, of) for name, of in form.items()} for form in written]
         self.arguments, self.result = self.forms[0], text.split(";")[0].partition("→")[2].strip()
-        self.moved = options.get("axis", "").removeprefix("axes of ")  # the argument whose axes are given
-        plain = {name: of for name, of in options.items() if name not in (*arrays, "axis")}
+        self.moved = next((of.removeprefix("axes of ") for of in options.values() if of.startswith("axes of ")), "")
+        plain = {n: of for n, of in options.items() if n not in arrays and not of.startswith("axes of ")}
         self.options = {name: Option.of(name, of) for name, of in plain.items()}
         self.several = [option for option in self.options.values() if isinstance(option, Several)]
         parameters = inspect.signature(function).parameters

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.declaration import takes_unchecked
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor, branch_point_at_0
@@ -25,24 +26,28 @@ from refnp.numbers.words import nonzero
 
 
 @primitive
+@takes_unchecked("x (...), y (...) → (...)")
 def add(x, y):
     """z = x + y.   VJP: x̄ = z̄, ȳ = z̄."""
     return np.add(x, y), lambda z_bar: (z_bar, z_bar)
 
 
 @primitive
+@takes_unchecked("x (...), y (...) → (...)")
 def subtract(x, y):
     """z = x − y.   VJP: x̄ = z̄, ȳ = −z̄."""
     return np.subtract(x, y), lambda z_bar: (z_bar, lambda: -z_bar)
 
 
 @primitive
+@takes_unchecked("x (...), y (...) → (...)")
 def multiply(x, y):
     """z = x y.   VJP: x̄ = z̄ y, ȳ = z̄ x."""
     return np.multiply(x, y), lambda z_bar: (lambda: z_bar * y, lambda: z_bar * x)
 
 
 @primitive
+@takes_unchecked("x (...), y nonzero (...) → (...)")
 def divide(x, y):
     """z = x / y.   VJP: x̄ = z̄ / y, ȳ = −z̄ z / y."""
     z = np.true_divide(x, y)
@@ -69,12 +74,14 @@ def _quotient_instead(bar: Any, first: Any, z_bar: Any, y: Any, z: Any, flags: l
 
 
 @primitive
+@takes_unchecked("x (...) → (...)")
 def negative(x):
     """y = −x.   VJP: x̄ = −ȳ."""
     return np.negative(x), lambda y_bar: (-y_bar,)
 
 
 @primitive
+@takes_unchecked("x positive (...), exponent (...) → (...)")
 def power(x, exponent):
     """y = x^p.   VJP: x̄ = ȳ p x^(p−1) (0 where p = 0), p̄ = ȳ y log x.
 
@@ -135,6 +142,7 @@ def _whole_power(x: Any, exponent: Any) -> Any:
 
 
 @primitive
+@takes_unchecked("x (...) → (...)")
 @elementwise
 def exp(x):
     """y = eˣ.   VJP: x̄ = ȳ y."""
@@ -143,6 +151,7 @@ def exp(x):
 
 
 @primitive
+@takes_unchecked("x (...) → (...)")
 @elementwise
 def expm1(x):
     """y = eˣ − 1, accurate near 0.   VJP: x̄ = ȳ eˣ."""
@@ -151,6 +160,7 @@ def expm1(x):
 
 
 @primitive
+@takes_unchecked("x positive (...) → (...)")
 def log(x):
     """y = log x.   VJP: x̄ = ȳ / x."""
     x = in_order(x)
@@ -180,6 +190,7 @@ def log1p_of(x: Any) -> Array:
 
 
 @primitive
+@takes_unchecked("x positive (...) → (...)")
 def sqrt(x):
     """y = √x.   VJP: x̄ = ȳ / (2y), infinite at x = 0."""
     branch_point_at_0(x)
@@ -188,6 +199,7 @@ def sqrt(x):
 
 
 @primitive
+@takes_unchecked("x (...) → (...)")
 @elementwise
 def tanh(x):
     """y = tanh x.   VJP: x̄ = ȳ (1 − y²) = ȳ 4e/(1 + e)², e = exp(−2|x|).
@@ -211,6 +223,7 @@ def tanh_slope(x: Any, y: Any) -> Any:
 
 
 @primitive
+@takes_unchecked("x (...) → (...)")
 def sin(x):
     """y = sin x (radians).   VJP: x̄ = ȳ cos x."""
     x = in_order(x)
@@ -219,6 +232,7 @@ def sin(x):
 
 
 @primitive
+@takes_unchecked("x (...) → (...)")
 def cos(x):
     """y = cos x (radians).   VJP: x̄ = −ȳ sin x."""
     x = in_order(x)
@@ -227,6 +241,7 @@ def cos(x):
 
 
 @primitive
+@takes_unchecked("x (...) → (...)")
 def sinh(x):
     """y = sinh x = (eˣ − e^(−x))/2, accurate near 0.   VJP: x̄ = ȳ cosh x."""
     x = in_order(floating(x))
@@ -234,6 +249,7 @@ def sinh(x):
 
 
 @primitive
+@takes_unchecked("x (...) → (...)")
 def cosh(x):
     """y = cosh x = (eˣ + e^(−x))/2.   VJP: x̄ = ȳ sinh x."""
     x = in_order(floating(x))
@@ -241,6 +257,7 @@ def cosh(x):
 
 
 @primitive
+@takes_unchecked("x (...) → (...)")
 def arctan(x):
     """y = arctan x, in radians, between −π/2 and π/2.   VJP: x̄ = ȳ / (1 + x²)."""
     x = in_order(floating(x))
@@ -253,6 +270,7 @@ def arctan(x):
 
 
 @primitive
+@takes_unchecked("y (...), x (...) → (...)")
 def arctan2(y, x):
     """z = the angle of the point (x, y), in radians, between −π and π: arctan(y/x) where x > 0.
 
@@ -277,6 +295,7 @@ def arctan2(y, x):
 
 
 @primitive
+@takes_unchecked("x (...), y nonzero (...) → (...)")
 def remainder(x, y):
     """z = x − y ⌊x/y⌋, between 0 and y, with the sign of y.   VJP: x̄ = z̄, ȳ = −z̄ ⌊x/y⌋, as between the jumps."""
     with np.errstate(divide="ignore", invalid="ignore"):  # by 0: NaN, and 0 of integers
@@ -289,6 +308,7 @@ def remainder(x, y):
 
 
 @explained
+@takes_unchecked("x (...) → (...)")
 def floor(x: ArrayLike) -> Array | Tensor:
     """⌊x⌋ (of the real part), in the type of x: a constant, which has no gradient, for between jumps it is 0."""
     values = _numbers("floor", x)
@@ -296,6 +316,7 @@ def floor(x: ArrayLike) -> Array | Tensor:
 
 
 @explained
+@takes_unchecked("x (...) → (...)", decimals="whole")
 def round(x: ArrayLike, decimals: int = 0) -> Array | Tensor:
     """x rounded to so many decimals, halves to even (the real part), in the type of x: a constant, without gradient."""
     values = _numbers("round", x)
@@ -347,6 +368,7 @@ def steps_only(name: str, x: Any) -> Any:
 
 
 @primitive
+@takes_unchecked("x (...) → (...)")
 def absolute(x):
     """y = |x|.   VJP: x̄ = ȳ sign x, 0 at the kink 0.
 
@@ -358,12 +380,14 @@ def absolute(x):
 
 
 @primitive
+@takes_unchecked("x (...), y (...) → (...)")
 def maximum(x, y):
     """z = max(x, y), NaN if either is.   VJP: z̄ goes to the larger; at a tie, the kink, half to each."""
     return _pick(x, y, np.greater(x, y))
 
 
 @primitive
+@takes_unchecked("x (...), y (...) → (...)")
 def minimum(x, y):
     """z = min(x, y), NaN if either is.   VJP: z̄ goes to the smaller; at a tie, the kink, half to each."""
     return _pick(x, y, np.less(x, y))
@@ -388,6 +412,7 @@ def _pick(x: Any, y: Any, first: Array) -> tuple:
 
 
 @primitive
+@takes_unchecked("x (...), y (...) → (...)", condition="boolean (...) hides (x)")
 def where(condition, x, y):
     """z = x where the condition holds, else y.   VJP: x̄ = z̄ where it holds, else 0; ȳ the other way round.
 

@@ -105,6 +105,7 @@ def linear(x, weight, bias=None):
 
 
 @primitive
+@takes_unchecked("x (..., N), y (..., M) → (..., N, M)")
 def outer(x, y):
     """Z_ij = x_i y_j.
 
@@ -135,6 +136,7 @@ def dot(x: ArrayLike, y: ArrayLike) -> Array | Tensor:
 
 
 @primitive
+@takes_unchecked("x (..., N, M) → (...)")
 def trace(x):
     """y = Σ_i X_ii over the last two axes.
 
@@ -146,6 +148,7 @@ def trace(x):
 
 
 @primitive
+@takes_unchecked("x (..., N, M) → (..., length)", offset="whole")
 def diagonal(x, offset=0):
     """y_i = X_{i, i+k} over the last two axes, k = `offset`: above the main diagonal for k > 0, below for k < 0.
 
@@ -177,6 +180,7 @@ def diag(x: ArrayLike, offset: int = 0) -> Array | Tensor:
 
 
 @primitive
+@takes_unchecked("x (..., N, M) → (..., N, M)", offset="whole")
 def tril(x, offset=0):
     """Y_ij = X_ij for j ≤ i + k, else 0, over the last two axes, k = `offset`: the lower triangle.
 
@@ -187,6 +191,7 @@ def tril(x, offset=0):
 
 
 @primitive
+@takes_unchecked("x (..., N, M) → (..., N, M)", offset="whole")
 def triu(x, offset=0):
     """Y_ij = X_ij for j ≥ i + k, else 0, over the last two axes, k = `offset`: the upper triangle.
 

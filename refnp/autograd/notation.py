@@ -41,6 +41,7 @@ KINDS = {  # what an array holds: kinds of NumPy's dtypes, and what to pass in p
     "": ("biufc", "pass an array of numbers"),
     "real": ("biuf", "pass real numbers"),
     "positive": ("biufc", "pass an array of numbers"),
+    "nonzero": ("biufc", "pass an array of numbers"),
     "nonnegative": ("biufc", "pass an array of numbers"),
     "weights": ("biuf", "pass real numbers"),  # not negative
     "probability": ("biufc", "pass an array of numbers"),
@@ -79,6 +80,11 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, (int, np.integer, Kind)) and not isinstance(value, bool)
 
 
+def is_axis_or_several(value: Any) -> bool:
+    """Whether it is the number of an axis, or a tuple of such."""
+    return is_whole(value) or (isinstance(value, tuple) and all(map(is_whole, value)))
+
+
 def is_generator(value: Any) -> bool:
     """Whether random numbers can be drawn from it."""
     return isinstance(value, np.random.Generator)
@@ -115,6 +121,8 @@ DOMAINS = {
     "odd": Domain(is_whole, lambda value: value >= 1 and value % 2 == 1, "an odd number, 1 or more"),
     "even": Domain(is_whole, lambda value: value >= 2 and value % 2 == 0, "an even number, 2 or more"),
     "1 or 2": Domain(is_whole, lambda value: value in (1, 2), "1 or 2"),
+    "an axis": Domain(is_whole, anything, "an axis, a whole number"),
+    "axes": Domain(is_axis_or_several, anything, "an axis, or a tuple of axes"),
     "True or False": Domain(is_boolean, anything, "True or False"),
     "generator": Domain(is_generator, anything, "a generator, such as np.random.default_rng(0)"),
     "function": Domain(callable, anything, "a function"),

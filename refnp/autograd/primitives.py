@@ -60,8 +60,8 @@ def primitive(function: Callable) -> Callable:
     declaration = getattr(function, "takes", None)
     declaration = declaration if getattr(declaration, "checked", None) is function else None
     rule = function if declaration is None else function.__wrapped__  # type: ignore[attr-defined]
-    if "rng" in inspect.signature(function).parameters:  # which gives other numbers when it is asked once more
-        rule = np.errstate(under="ignore")(rule)
+    if "rng" in inspect.signature(function).parameters:
+        rule = drawing_once(rule)
 
     @functools.wraps(function)
     def operation(*arguments: Any, **options: Any) -> Any:
@@ -153,6 +153,22 @@ def received(given: Any, function: str, place: int | str, names: Sequence[str] =
         kind = f"{type(given).__module__.partition('.')[0]}.{type(given).__name__}"
         why = (str(wrong).splitlines() or [type(wrong).__name__])[0]
         raise TypeError(f"{function}: {name} is a {kind}, which gives no array: {why}") from wrong
+
+
+def drawing_once(rule: Callable) -> Callable:
+    """The rule, which leaves a generator as it was where NumPy is told to raise: `without_flags` asks it once more."""
+
+    def drawing(*arrays: Any, **options: Any) -> Any:
+        rng = next((given for given in (*arrays, *options.values()) if isinstance(given, np.random.Generator)), None)
+        before = {} if rng is None else rng.bit_generator.state
+        try:
+            return rule(*arrays, **options)
+        except (FloatingPointError, RuntimeWarning):
+            if rng is not None:
+                rng.bit_generator.state = before
+            raise
+
+    return drawing
 
 
 def without_flags(rule: Callable, arrays: list, options: dict, raised: Exception) -> Any:

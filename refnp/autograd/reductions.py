@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.declaration import takes_unchecked
 from refnp.autograd.elementary import log1p_of, steps_only, where
 from refnp.autograd.errors import explained
 from refnp.autograd.indexing import getitem, take_along_axis
@@ -25,6 +26,7 @@ from refnp.numbers.kinds import is_kind
 from refnp.numbers.parts import part
 
 Axis = int | tuple[int, ...] | None
+OVER_AXES = {"axis": "axes?", "keepdims": "True or False"}
 
 
 def _axes(name: str, axis: Axis, x: Array) -> tuple[int, ...]:
@@ -55,6 +57,7 @@ def float16_in_float32(function: Callable) -> Callable:
 
 
 @primitive
+@takes_unchecked("x (...)", **OVER_AXES)
 def sum(x, axis: Axis = None, *, keepdims=False):
     """y = Σ x over `axis`.   VJP: x̄_i = ȳ."""
     x = as_array(x, order="C")
@@ -66,6 +69,7 @@ def sum(x, axis: Axis = None, *, keepdims=False):
 
 
 @primitive
+@takes_unchecked("x (...)", **OVER_AXES)
 @float16_in_float32
 def mean(x, axis: Axis = None, *, keepdims=False):
     """y = (1/n) Σ x over `axis`.   VJP: x̄_i = ȳ / n.   Raises ValueError for the mean of nothing."""
@@ -86,6 +90,7 @@ def _count(name: str, axes: tuple[int, ...], x: Array) -> int:
 
 
 @primitive
+@takes_unchecked("x (...)", **OVER_AXES, ddof="whole")
 @float16_in_float32
 def var(x, axis: Axis = None, *, ddof=0, keepdims=False):
     """y = (1/(n − d)) Σ (x − μ)² over `axis`, μ the mean and d = `ddof`: 0 for the population, 1 for a sample.
@@ -104,6 +109,7 @@ def var(x, axis: Axis = None, *, ddof=0, keepdims=False):
 
 
 @primitive
+@takes_unchecked("x (...)", **OVER_AXES, ddof="whole")
 @float16_in_float32
 def std(x, axis: Axis = None, *, ddof=0, keepdims=False):
     """y = √var(x), the standard deviation over `axis`; `ddof` as there.
@@ -144,6 +150,7 @@ def _centred(name: str, x: Any, axis: Axis, ddof: int) -> tuple:
 
 
 @primitive
+@takes_unchecked("x (...)", **OVER_AXES)
 @float16_in_float32
 def max(x, axis: Axis = None, *, keepdims=False):
     """y = max x over `axis` (for complex x, the element with the largest real part).
@@ -154,6 +161,7 @@ def max(x, axis: Axis = None, *, keepdims=False):
 
 
 @primitive
+@takes_unchecked("x (...)", **OVER_AXES)
 @float16_in_float32
 def min(x, axis: Axis = None, *, keepdims=False):
     """y = min x over `axis` (for complex x, the element with the smallest real part).
@@ -180,6 +188,7 @@ def _extreme(name: str, x: Any, axis: Axis, keepdims: bool, *, largest: bool) ->
 
 
 @primitive
+@takes_unchecked("x (...)", **OVER_AXES)
 def prod(x, axis: Axis = None, *, keepdims=False):
     """y = Π x over `axis`.
 
@@ -204,6 +213,7 @@ def prod(x, axis: Axis = None, *, keepdims=False):
 
 
 @primitive
+@takes_unchecked("x (...)", **OVER_AXES)
 @float16_in_float32
 def logsumexp(x, axis: Axis = None, *, keepdims=False):
     """y = log Σ exp(x_i) over `axis`, from the row maximum m: y = m + log Σ exp(x_i − m).
@@ -240,6 +250,7 @@ def log_of_total(e: Any, ones: Array, axes: tuple[int, ...]) -> tuple:
 
 
 @primitive
+@takes_unchecked("x (...)", **OVER_AXES)
 @float16_in_float32
 def norm(x, axis: Axis = None, *, keepdims=False):
     """y = √(Σ x²) over `axis`, scaled by the largest element so that no square over- or underflows.
@@ -259,6 +270,7 @@ def norm(x, axis: Axis = None, *, keepdims=False):
 
 
 @primitive
+@takes_unchecked("x (...) → (...)", axis="an axis")
 def cumsum(x, axis: int = -1):
     """y_i = Σ_{j≤i} x_j along one axis.   VJP: x̄_j = Σ_{i≥j} ȳ_i, the running sum from the other end."""
     x = as_array(x)
@@ -267,6 +279,7 @@ def cumsum(x, axis: int = -1):
 
 
 @primitive
+@takes_unchecked("x (...) → (...)", axis="an axis")
 def cumprod(x, axis: int = -1):
     """y_i = Π_{j≤i} x_j along one axis.
 
@@ -289,6 +302,7 @@ def cumprod(x, axis: int = -1):
 
 
 @explained
+@takes_unchecked("x (...)", axis="an axis?")
 def sort(x: ArrayLike, axis: int | None = -1) -> Array | Tensor:
     """y = x in ascending order along one axis, by real parts, NaN last; `axis` None takes all elements, in C order.
 
@@ -302,6 +316,7 @@ def sort(x: ArrayLike, axis: int | None = -1) -> Array | Tensor:
 
 
 @explained
+@takes_unchecked("x (...)", **OVER_AXES)
 def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array | Tensor:
     """The middle element of x in order over `axis`, or the mean of the middle two; NaN if there is one.
 
@@ -321,12 +336,14 @@ def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array 
 
 
 @explained
+@takes_unchecked("x (...)", axis="an axis?")
 def argmax(x: ArrayLike, axis: int | None = None) -> Array | np.integer:
     """The place of the largest element (of its real part), the first of equals: an array of integers, no gradient."""
     return _place_of("argmax", np.argmax, x, axis)
 
 
 @explained
+@takes_unchecked("x (...)", axis="an axis?")
 def argmin(x: ArrayLike, axis: int | None = None) -> Array | np.integer:
     """The place of the smallest element (of its real part), the first of equals: an array of integers, no gradient."""
     return _place_of("argmin", np.argmin, x, axis)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.declaration import takes_unchecked
 from refnp.autograd.indexing import add_at, put_back
 from refnp.autograd.primitives import integers, primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
@@ -46,6 +47,7 @@ def transpose(x, axes=None):
 
 
 @primitive
+@takes_unchecked("x (...)", first="an axis", second="an axis")
 def swapaxes(x, first, second):
     """y = x with two axes exchanged.   VJP: x̄ = ȳ with the same two exchanged."""
     x = as_array(x)
@@ -70,6 +72,7 @@ def broadcast_to(x, shape):
 
 
 @primitive
+@takes_unchecked("x (...)", axis="axes")
 def expand_dims(x, axis):
     """y = x with new axes of length 1, at the places `axis` (an int or several) of the result.   VJP: x̄ = ȳ without.
 
@@ -82,6 +85,7 @@ def expand_dims(x, axis):
 
 
 @primitive
+@takes_unchecked("x (...)", axis="axes?")
 def squeeze(x, axis=None):
     """y = x without its axes of length 1, or without those named by `axis`.   VJP: x̄ = ȳ in the shape of x.
 
@@ -96,6 +100,7 @@ def squeeze(x, axis=None):
 
 
 @primitive
+@takes_unchecked("x (...) → (...)", axis="axes?")
 def flip(x, axis=None):
     """y = x read backwards along `axis` (an int or several; all by default).   VJP: x̄ = ȳ read backwards."""
     x = as_array(x)
@@ -104,6 +109,7 @@ def flip(x, axis=None):
 
 
 @primitive
+@takes_unchecked("x (...) → (...)", shift="whole", axis="axes?")
 def roll(x, shift, axis=None):
     """y_{i+s} = x_i on a ring: x moved by `shift` along `axis`, or along its elements in C order if there is none.
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from refnp.autograd.declaration import takes_unchecked
 from refnp.autograd.primitives import primitive
 from refnp.kernels.blocks import elementwise
 from refnp.numbers import words
@@ -13,6 +14,7 @@ TWO_OVER_SQRT_PI = 2 / root(pi)
 
 
 @primitive
+@takes_unchecked("x (...) → (...)")
 @elementwise
 def erf(x):
     """The error function, y = erf x = 2/√π ∫₀ˣ e^(−t²) dt.   VJP: x̄ = ȳ · 2/√π e^(−x²).
@@ -23,6 +25,7 @@ def erf(x):
 
 
 @primitive
+@takes_unchecked("x (...) → (...)")
 @elementwise
 def erfc(x):
     """The complementary error function, y = erfc x = 1 − erf x, with all its digits where the difference has none.

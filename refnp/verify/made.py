@@ -81,7 +81,8 @@ def made_cases(layer: Layer, listed: list[Case], takes: Callable[[str], bool] = 
         return []
     known = known_of(layer, listed)
     made = Maker(layer, declaration, takes).cases()
-    floats = lambda inputs: tuple(name for name, x in inputs.items() if x.dtype.kind == "f")
+    of_values = listed and not any(len(case.quantities) > 1 for case in listed)  # no gradient is judged of any
+    floats = lambda inputs: () if of_values else tuple(name for name, x in inputs.items() if x.dtype.kind == "f")
     return [
         Case(layer, f"made: {said}", inputs, options, known, floats(inputs), made=True)
         for said, inputs, options in made
@@ -160,7 +161,7 @@ class Maker:
         """
         lengths = [i for i, factor in enumerate(factors) if factor.length]
         structure = {name: (len(factors) - 1, i) for i, name in enumerate(factors[-1].values)}
-        front = [(i, 1) for i, factor in enumerate(factors) if factor.name == "..."]
+        front = [(i, 1) for i, factor in enumerate(factors) if factor.name == "..." and len(factor.values) > 1]
         for left in (None, *lengths):
             yield (*((i, 1) for i in lengths if i != left), *front, structure["mean 1000"])
         yield (*((i, 1) for i in lengths), structure["normal"])
@@ -243,10 +244,17 @@ class Maker:
         return None
 
     def says_something(self, inputs: dict, options: dict) -> bool:
-        """Whether refnp computes it, and not the same number everywhere; of a single one, whether it can change."""
+        """Whether refnp computes it, and not the same number everywhere; of a single one, whether it can change.
+
+        What float32 does not hold is no answer.
+        """
         y = self.computed(inputs, options)
         if y is None or not 0 < y.size <= MOST:
             return False
+        if (large := np.abs(y) > np.finfo(np.float32).max).any():
+            wide = {name: x.astype(np.longdouble) if x.dtype.kind == "f" else x for name, x in inputs.items()}
+            if np.isfinite(self.computed(wide, options)[large]).any():  # type: ignore[index]
+                return False
         if y.size > 1:
             return bool((y != y.flat[0]).any())
         with np.errstate(all="ignore"):

@@ -71,3 +71,13 @@ def test_a_convolution_may_have_no_channels_out():
 def test_a_base_may_be_one_of_numpys_numbers():
     x = np.ones((2, 4))
     assert np.array_equal(layers.rotate(x, places=[0, 1], base=np.int8(3)), layers.rotate(x, places=[0, 1], base=3))
+
+
+def test_what_is_dropped_is_the_same_where_numpy_raises():
+    """The generator had drawn already where an overflow was raised, and drew other numbers when all began again."""
+    query, key, value = np.full((20, 1), 1e200), np.full((2, 1), 1e200), np.ones((2, 1))
+    dropped = lambda: layers.attention(query, key, value, dropout=0.5, softcap=2.0, rng=np.random.default_rng(4))
+    with np.errstate(all="ignore"):
+        right = dropped()
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(dropped(), right)

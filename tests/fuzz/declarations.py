@@ -3,7 +3,7 @@
 import functools
 import inspect
 import re
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,7 @@ HOLDS = {  # what an array holds: a kind of drawing.py
     "nonnegative": "positive",
     "weights": "constant",
     "positive": "positive",
+    "nonzero": "nonzero",
     "probability": "fraction",
     "triangular": "factor",
     "square": "definite",
@@ -49,6 +50,28 @@ VALUES = {
     "True or False": (False, True),
 }
 FUNCTIONS = {"kernel": (eq, matern_32, matern_52), "activation": (relu, gelu)}
+
+
+def axis(draw: Draw) -> int:
+    """An axis of the first argument, from the front or from the end."""
+    n = max(np.ndim(next(iter(draw.arguments.values()), 0)), 1)
+    return int(draw.rng.integers(-n, n))
+
+
+def some_axes(draw: Draw) -> int | tuple[int, ...] | None:
+    """An axis, several, or None for all."""
+    n = np.ndim(next(iter(draw.arguments.values()), 0))
+    several = tuple(int(a) for a in draw.rng.permutation(n)[: int(draw.rng.integers(n + 1))])
+    return draw.of([None, several, axis(draw) if n else None])
+
+
+OF_ARRAYS = {"an axis": axis, "axes": some_axes}  # options that are drawn behind the arrays
+
+
+def reduced(arguments: Mapping[str, Any]) -> tuple[int, ...]:
+    """The shape that NumPy's sum gives."""
+    keepdims = arguments.get("keepdims", False)
+    return np.sum(np.zeros(np.shape(arguments["x"])), arguments.get("axis"), keepdims=keepdims).shape
 
 
 def generator(draw: Draw) -> Fresh:
@@ -91,10 +114,21 @@ def row_of(target: Callable) -> Row | None:
     row = of_arguments(called.arguments, called.result, {*called.options, *(made.options if made else ())})
     if called.moved:  # the axes of the result are where those of the array are
         row = replace(row, result=lambda arguments: np.shape(arguments[called.moved]), returns=None)
+    if "keepdims" in called.options:
+        row = replace(row, result=reduced)
     raises = (IndexError,) if "IndexError" in (inspect.getdoc(target) or "") else ()
     return replace(
         row, options=options | options_of(called), moved=called.moved, raises=raises, bits=exact(called, made)
     )
+
+
+def changed(declared: Row | None, given: Row | Mapping[str, Any]) -> Row | None:
+    """The row that is given, or the one that is declared, with what is given in place of its own."""
+    if isinstance(given, Row) or declared is None:
+        return given if isinstance(given, Row) else None
+    options = given.get("options", {})
+    kept = {n: of for n, of in declared.options.items() if n.rstrip("?") not in {c.rstrip("?") for c in options}}
+    return replace(declared, **{**given, "options": options | kept})
 
 
 def options_of(declaration: Declaration) -> dict[str, Any]:
@@ -103,7 +137,8 @@ def options_of(declaration: Declaration) -> dict[str, Any]:
         declaration.options.values(), key=lambda option: bool(option.factor or getattr(option, "along", ""))
     )
     optional = declaration.defaults
-    return {f"{o.name}{'?' * (o.name in optional)}": functools.partial(value_of, o) for o in options}
+    of = lambda o: OF_ARRAYS.get(o.text.removesuffix("?")) or functools.partial(value_of, o)
+    return {f"{o.name}{'?' * (o.name in optional)}": of(o) for o in options}
 
 
 def of_text(text: str, **more: Any) -> Row:
@@ -145,7 +180,8 @@ def drawn_as(written: Written, optional: bool) -> Any:
 def exact(called: Declaration, made: Declaration | None) -> bool:
     """Whether the same bits come in every memory layout: no letter is summed over, and nothing is solved."""
     written = [argument.shapes[0] for argument in called.arguments.values()]
-    if made is not None or any(one.kind in ("triangular", "square", "definite") for one in written):
+    if any(one.kind in ("triangular", "square", "definite") for one in written):
         return False
     axes = [factor for one in written for axis in one.axes for factor in axis.split("·") if axis[0] != "*"]
-    return not any(axes.count(axis) > 1 and axis not in re.findall(r"\w+", called.result) for axis in axes)
+    kept = re.findall(r"\w+", called.result)
+    return not any((made or axes.count(axis) > 1) and axis not in kept for axis in axes)

@@ -14,25 +14,12 @@ from refnp import layers, models, symmetry
 from refnp.autograd.primitives import raw
 from refnp.layers.distributions import Normal
 from refnp.tasks import Task
-from tests.fuzz.declarations import generator, of_text
+from tests.fuzz.declarations import changed, generator, of_text, row_of
 from tests.fuzz.drawing import Draw
-from tests.fuzz.shapes import Shape, parsed
+from tests.fuzz.shapes import shape
 from tests.fuzz.subjects import Row
 
-# ---- What names mean, wherever they stand
-
-
-def axis(draw: Draw) -> int:
-    """An axis of the first argument, from the front or from the end."""
-    n = max(np.ndim(next(iter(draw.arguments.values()), 0)), 1)
-    return int(draw.rng.integers(-n, n))
-
-
-def some_axes(draw: Draw) -> int | tuple[int, ...] | None:
-    """An axis, several, or None for all."""
-    n = np.ndim(next(iter(draw.arguments.values()), 0))
-    several = tuple(int(a) for a in draw.rng.permutation(n)[: int(draw.rng.integers(n + 1))])
-    return draw.of([None, several, axis(draw) if n else None])
+# ---- What is drawn for options
 
 
 def of(letter: str) -> Callable[[Draw], int]:
@@ -41,40 +28,6 @@ def of(letter: str) -> Callable[[Draw], int]:
 
 
 BOOLEANS = (False, True)
-SIMILARITIES = ("scaled_dot", "dot", "cosine")  # the others have parameters
-AXES_OF = {
-    "x": "*",
-    "y": "...",
-}
-KIND_OF = {
-    "mask": "mask",
-    "condition": "mask",
-    "context_mask": "mask",
-    "target_mask": "mask",
-    "source_mask": "mask",
-    "memory_mask": "mask",
-    "token_mask": "mask",
-    "std": "positive",
-    "cholesky_factor": "factor",
-    "indices": "index",
-    "places": "place",
-    "tokens": "class",
-    "source": "class",
-    "target": "class",
-    "classes": "class",
-}
-OPTIONS: dict[str, Any] = {
-    "axis": axis,
-    "keepdims": BOOLEANS,
-}
-REDUCTION = {"axis?": some_axes, "keepdims?": BOOLEANS}
-
-
-def reduced(arguments: Mapping[str, Any]) -> tuple[int, ...]:
-    """The shape that NumPy's sum gives."""
-    return np.sum(
-        np.zeros(np.shape(arguments["x"])), arguments.get("axis"), keepdims=arguments.get("keepdims", False)
-    ).shape
 
 
 def arrays(draw: Draw) -> list[np.ndarray]:
@@ -92,6 +45,14 @@ def index(draw: Draw) -> Any:
     n = len(x) if np.ndim(x) else 0
     some = draw.rng.integers(-n, n, 3) if n else np.zeros(0, int)
     return draw.of([..., slice(None, None, 2), slice(None, None, -1), some, None, np.ones(np.shape(x), bool), ()])
+
+
+def widths(draw: Draw) -> list[tuple[int, int]]:
+    return [(int(n), int(m)) for n, m in draw.rng.integers(0, 3, (len(draw.front), 2))]
+
+
+def permutation(draw: Draw) -> tuple[int, ...]:
+    return tuple(int(i) for i in draw.rng.permutation(len(draw.front)))
 
 
 SUBSCRIPTS = ("ij,jk->ik", "i,j->ij", "ij->ji", "ij->", "bij,bjk->bik", "i,i->", "ij,j", "ii->i", "...i,...i->...")
@@ -125,19 +86,21 @@ def quadratic(x: Any) -> Any:
     return ag.sum(ag.multiply(x, ag.sin(x)))
 
 
+def along_ones(derivative: Callable, x: Any) -> Any:
+    return derivative(quadratic, (x,), (np.ones(np.shape(x)),))
+
+
+def data_of(kind: str) -> Callable:
+    return lambda value: getattr(ag, kind)(value).data
+
+
 DERIVATIVE: dict[str, Any] = {"often": 0.3, "types": False, "gradient": False, "names": ("argument",)}
-ENGINE = {
-    "divide": Row("x (*), y (...) -> (*)", kinds={"y": "nonzero"}),
-    "remainder": Row("x (*), y (...) -> (*)", kinds={"y": "nonzero"}),
-    "power": Row("x (*), exponent (...) -> (*)", kinds={"x": "positive", "exponent": "positive"}),
-    "where": Row("condition (...), x (*), y (...) -> (*)", masks={"condition": ("x",)}),
-    "clip": Row("x (*)", {"low": (None, -1, 0.5), "high?": (1, 2.5)}),
-    "log": Row("x (*) -> (*)", kinds={"x": "positive"}),
-    "log1p": Row("x (*) -> (*)", kinds={"x": "positive"}),
-    "sqrt": Row("x (*) -> (*)", kinds={"x": "positive"}),
-    "cumsum": Row("x (*) -> (*)", {"axis?": axis}),
-    "outer": Row("x (..., N), y (..., M) -> (..., N, M)"),
-    "trace": Row("x (*, N, M) -> (*)"),
+MADE = ("Tensor", "Parameter")
+LISTED: dict[str, Any] = {"numbers": ("arrays",), "names": ("axis", "argument")}
+ALONG = {"axis?": (-1,)}
+ENGINE: dict[str, Row | dict[str, Any]] = {
+    "log1p": of_text("x positive (*) → (*)"),
+    "clip": of_text("x (*)", options={"low": (None, -1, 0.5), "high?": (1, 2.5)}),
     "einsum": Row(
         options={"subscripts": SUBSCRIPTS, "operands": operands},
         call=einsum,
@@ -145,78 +108,50 @@ ENGINE = {
         bits=False,
         names=("operand", "argument"),
     ),
-    "broadcast_to": Row("x (...)", {"shape": lambda draw: (2, *draw.front)}),
-    "concatenate": Row(options={"arrays": arrays, "axis?": (0, -1)}, numbers=("arrays",), names=("axis", "argument")),
-    "stack": Row(options={"arrays": arrays, "axis?": (0, -1)}, numbers=("arrays",), names=("axis", "argument")),
-    "hstack": Row(options={"arrays": arrays}, numbers=("arrays",), names=("axis", "argument")),
-    "vstack": Row(options={"arrays": arrays}, numbers=("arrays",), names=("axis", "argument")),
-    "flip": Row("x (*) -> (*)", {"axis?": some_axes}),
-    "getitem": Row("x (*)", {"index": index}, raises=(IndexError,), names=("indices",)),
-    "pad": Row(
-        "x (*)",
-        {
-            "widths": lambda draw: [(int(n), int(m)) for n, m in draw.rng.integers(0, 3, (len(draw.front), 2))],
-            "mode?": ("zeros", "circular", "reflect", "replicate"),
-        },
-    ),
-    "reshape": Row("x (*)", {"shape": lambda draw: draw.of([-1, (-1,), draw.front[::-1], (1, *draw.front)])}),
-    "roll": Row("x (*) -> (*)", {"shift": (0, 1, -2, 7), "axis?": some_axes}),
-    "split": Row("x (*, N)", {"sections": sections, "axis?": (-1,)}, names=("parts", "places")),
-    "astype": Row("x (*) -> (*)", {"dtype": ("float32", "float64", "longdouble")}, dtype=False),
-    "argmax": Row("x (*)", {"axis?": axis}, dtype=False),
-    "floor": Row("x (*) -> (*)", gradient=False),
-    "round": Row("x (*) -> (*)", gradient=False),
-    "dot": Row("x (n, k), y (k, m) -> (n, m)", bits=False),
-    "argmin": Row("x (*)", {"axis?": axis}, dtype=False),
-    "diagonal": Row("x (*, N, M)", {"offset?": (0, 1, -1)}),
-    "tril": Row("x (*, N, M) -> (*, N, M)", {"offset?": (0, 1, -1, 5)}),
-    "triu": Row("x (*, N, M) -> (*, N, M)", {"offset?": (0, 1, -1, 5)}),
-    "take_along_axis": Row("x (*, V), indices (*, I)", {"axis?": (-1,)}, least={"V": 3}, raises=(IndexError,)),
-    "scatter": Row(
-        "x (*, V), indices (*, I), updates (*, I) -> (*, V)",
-        {"axis?": (-1,), "mode?": ("add", "put")},
-        least={"V": 3},
+    "broadcast_to": of_text("x (...)", options={"shape": lambda draw: (2, *draw.front)}),
+    **{name: Row(options={"arrays": arrays, "axis?": (0, -1)}, **LISTED) for name in ("concatenate", "stack")},
+    **{name: Row(options={"arrays": arrays}, **LISTED) for name in ("hstack", "vstack")},
+    "getitem": of_text("x (*)", options={"index": index}, raises=(IndexError,), names=("indices",)),
+    "pad": of_text("x (*)", options={"widths": widths, "mode?": ("zeros", "circular", "reflect", "replicate")}),
+    "reshape": of_text("x (*)", options={"shape": lambda d: d.of([-1, (-1,), d.front[::-1], (1, *d.front)])}),
+    "transpose": of_text("x (*)", options={"axes?": permutation}, names=("axis",)),
+    "split": of_text("x (*, N)", options={"sections": sections} | ALONG, names=("parts", "places")),
+    "astype": of_text("x (*) → (*)", options={"dtype": ("float32", "float64", "longdouble")}, dtype=False),
+    "dot": of_text("x (n, k), y (k, m) → (n, m)", bits=False),
+    "take": of_text("x (*, V), indices whole < V (I, J)", options=ALONG, raises=(IndexError,)),
+    "take_along_axis": of_text("x (*, V), indices whole < V (*, I)", options=ALONG, raises=(IndexError,)),
+    "scatter": of_text(
+        "x (*, V), indices whole < V (*, I), updates (*, I) → (*, V)",
+        options=ALONG | {"mode?": ("add", "put")},
         raises=(IndexError,),
     ),
-    "swapaxes": Row("x (*)", {"first": axis, "second": axis}, names=("axis",)),
-    "take": Row("x (*, V), indices (I, J)", {"axis?": (-1,)}, least={"V": 3}, raises=(IndexError,)),
-    "transpose": Row(
-        "x (*)", {"axes?": lambda draw: tuple(int(i) for i in draw.rng.permutation(len(draw.front)))}, names=("axis",)
-    ),
-    "grad": Row("x (*) -> (*)", call=lambda x: ag.grad(quadratic)(x), **DERIVATIVE),
-    "value_and_grad": Row("x (*)", call=lambda x: ag.value_and_grad(quadratic)(x), **DERIVATIVE),
-    "vjp": Row("x (*) -> (*)", call=lambda x: ag.vjp(ag.sin, x)[0], **DERIVATIVE),
-    "jvp": Row("x (*)", call=lambda x: ag.jvp(quadratic, (x,), (np.ones(np.shape(x)),)), dtype=False, **DERIVATIVE),
-    "hvp": Row("x (*)", call=lambda x: ag.hvp(quadratic, (x,), (np.ones(np.shape(x)),)), dtype=False, **DERIVATIVE),
-    "jacobian": Row("x (*)", call=lambda x: ag.jacobian(ag.sin)(x), **DERIVATIVE),
-    "hessian": Row("x (*)", call=lambda x: ag.hessian(quadratic)(x), **DERIVATIVE),
-    "Tensor": Row("value (*) -> (*)", call=lambda value: ag.Tensor(value).data, gradient=False, dtype=False),
-    "Parameter": Row("value (*) -> (*)", call=lambda value: ag.Parameter(value).data, gradient=False, dtype=False),
+    **{name: {"dtype": False} for name in ("argmax", "argmin")},
+    "swapaxes": {"names": ("axis",)},
+    "grad": of_text("x (*) → (*)", call=lambda x: ag.grad(quadratic)(x), **DERIVATIVE),
+    "value_and_grad": of_text("x (*)", call=lambda x: ag.value_and_grad(quadratic)(x), **DERIVATIVE),
+    "vjp": of_text("x (*) → (*)", call=lambda x: ag.vjp(ag.sin, x)[0], **DERIVATIVE),
+    "jvp": of_text("x (*)", call=lambda x: along_ones(ag.jvp, x), **{**DERIVATIVE, "dtype": False}),
+    "hvp": of_text("x (*)", call=lambda x: along_ones(ag.hvp, x), **{**DERIVATIVE, "dtype": False}),
+    "jacobian": of_text("x (*)", call=lambda x: ag.jacobian(ag.sin)(x), **DERIVATIVE),
+    "hessian": of_text("x (*)", call=lambda x: ag.hessian(quadratic)(x), **DERIVATIVE),
+    **{name: of_text("value (*) → (*)", call=data_of(name), dtype=False, gradient=False) for name in MADE},
 }
 
 # ---- Layers: what differs from what they declare, and those that cannot declare it
 
-OFTEN = {"attention": 6, "set_convolution": 4, **dict.fromkeys(("softmax", "layer_norm"), 2)}
+OFTEN = {"attention": 6, "set_convolution": 4, "softmax": 2, "layer_norm": 2}
+ALIKE = {"similarity?": ("scaled_dot", "dot", "cosine")}  # the others have parameters, or widths of their own
 LAYERS: dict[str, Row | dict[str, Any]] = {
     **{name: {"often": often} for name, often in OFTEN.items()},
-    "embedding": {"names": ("token",)},
-    **{name: {"bits": True} for name in ("Embedding", "InstanceNorm", "LayerNorm", "RMSNorm")},
-    "similarity_attention": {
-        "shapes": parsed("query (..., N, d), key (..., M, d), value (..., M, e), bias? (..., N, M), mask? (..., N, M)")[
-            0
-        ],
-        "options": {"similarity?": SIMILARITIES, "return_weights?": (False,)},
-        "returns": Shape("...", ("N", "e")),
-        "often": 4,
-    },
+    "similarity_attention": {"options": ALIKE, "often": 4},
     "grouped_attention": {
-        "shapes": parsed("query (*, 4, N, d), key (*, 2, M, d), value (*, 2, M, e), bias? (4, N, M), mask? (4, N, M)")[
-            0
-        ],
-        "options": {"similarity?": SIMILARITIES},
-        "masks": {"mask": ("bias",)},
-        "returns": Shape("*", ("4", "N", "e")),
+        "shapes": of_text(
+            "query (*, 4, N, d), key (*, 2, M, d), value (*, 2, M, e), bias (4, N, M)?, mask boolean (4, N, M)?"
+        ).shapes,
+        "options": ALIKE,
+        "returns": shape("*, 4, N, e"),
     },
+    "UNet": {"names": ("step",), "often": 0.5},
     "cross_entropy": {"bits": True},
     "cross_entropy.probabilities": of_text(  # as targets, without the options that classes have
         "logits (*, V), targets probability (*, V), class_weights real (V)?",
@@ -224,11 +159,7 @@ LAYERS: dict[str, Row | dict[str, Any]] = {
         least={"V": 2},
         call=lambda logits, targets, **options: layers.cross_entropy(logits, targets, **options),
     ),
-    "batch_norm": {"least": {"B": 1, "*L": 1}, "bits": True},
-    "instance_norm": {"least": {"L": 1, "*Ls": 1}},
-    "BatchNorm": {"least": {"B": 1, "*L": 1}},
-    "set_convolution": {"options": {"density?": (True,)}, "least": {"dx": 1}, "often": 4},
-    "SetConvolution": {"options": {".length_scale": (1.0, 0.3)}, "least": {"dx": 1}},
+    "SetConvolution": {"options": {".length_scale": (1.0, 0.3)}},
     "MultiHeadAttention": of_text(
         "query (*, N, features), key (*, M, features)?, mask boolean (N, M)?, bias (N, M)?",
         options={
@@ -247,14 +178,7 @@ LAYERS: dict[str, Row | dict[str, Any]] = {
         bits=False,
         often=2,
     ),
-    "TranslationAttention": {
-        "options": {  # a sum of exponentials overflows
-            ".features": (4,),
-            ".heads": (1, 2),
-            ".kernel": ((3,),),
-            ".normalization?": ("softmax", "sink"),
-        },
-    },
+    "TranslationAttention": {"options": {".normalization?": ("softmax", "sink")}},  # a sum of exponentials overflows
     "MLP": of_text("x (*, 2)", options={".sizes": ((2, 3), (2, 3, 2)), ".rng": generator}, bits=False),
     "GatedMLP": of_text(
         "x (*, features)", options={".features": (1, 2, 3), ".hidden": (3,), ".rng": generator}, bits=False
@@ -262,25 +186,13 @@ LAYERS: dict[str, Row | dict[str, Any]] = {
     "SimpleCNN": of_text(
         "x (B, 2, L)", options={".channels": ((2, 1), (2, 3, 1)), ".kernel?": (3,), ".rng": generator}, bits=False
     ),
-    "UNet": {
-        "shapes": "x (B, channels_in, 4)",
-        "options": {".down": ((2, 2),), ".kernel?": (3,), ".stride?": (2, 1), ".dimensions?": (1,)},
-        "names": ("step",),
-        "often": 0.5,
-    },
-    "LearnedPositions": {"options": {".length": (25, 40)}},
-    "SinusoidalPositions": {"least": {"D": 1}, "bits": True},
-    "sinusoidal": {"dtype": False},
-    "kl_divergence": Row(
-        "mean (*), std (*), other (*), deviation (*)",
-        kinds={"deviation": "positive"},
+    "kl_divergence": of_text(
+        "mean (*), std positive (*), other (*), deviation positive (*)",
         call=lambda mean, std, other, deviation: layers.kl_divergence(Normal(mean, std), Normal(other, deviation)),
         names=("Normal",),
     ),
-    "key_padding": {"options": {"keys": (2, 3, 5)}, "kinds": {"lengths": "length"}, "gradient": False},
-    "blocks": Row(
-        "query_segments (*, N), key_segments? (*, M)", kinds=dict.fromkeys(("query_segments", "key_segments"), "index")
-    ),
+    "key_padding": {"kinds": {"lengths": "length"}},
+    "blocks": {"kinds": dict.fromkeys(("query_segments", "key_segments"), "index"), "returns": None},
 }
 
 # ---- Distributions, and every method that they have
@@ -298,27 +210,28 @@ class Family(NamedTuple):
 
 
 FAMILIES = {
-    "Normal": Family(layers.Normal, "mean (...), std (*)", "..."),
+    "Normal": Family(layers.Normal, "mean (...), std positive (*)", "..."),
     "StudentT": Family(
         layers.StudentT,
-        "degrees_of_freedom (*), location (...), scale (...)",
+        "degrees_of_freedom (*), location (...), scale positive (...)",
         "...",
-        {"degrees_of_freedom": "degrees", "scale": "positive"},
+        {"degrees_of_freedom": "degrees"},
     ),
     "MultivariateNormal": Family(
-        layers.MultivariateNormal, "mean (*, N), cholesky_factor (*, N, N)", "*, N", bits=False
+        layers.MultivariateNormal, "mean (*, N), cholesky_factor triangular (*, N, N)", "*, N", bits=False
     ),
     "LowRankNormal": Family(
-        layers.LowRankNormal, "mean (*, N), factor (*, N, K), std (*, N)", "*, N", {"factor": "number"}, bits=False
+        layers.LowRankNormal, "mean (*, N), factor (*, N, K), std positive (*, N)", "*, N", bits=False
     ),
     "Categorical": Family(layers.Categorical, "logits (*, V)", "*", least={"V": 1}),
     "Mixture": Family(
         lambda mean, std: layers.Mixture(layers.Normal(mean, std)),
-        "mean (K, M, N), std (K, M, N)",
+        "mean (K, M, N), std positive (K, M, N)",
         "M, N",
         least={"K": 1},
     ),
 }
+WRITTEN = {"y": ", y ({})", "classes": ", classes whole < V ({})", "mask": ", mask boolean ({})?"}  # of axes
 OF_METHODS: dict[str, Any] = {"rng": generator, "shape": ((), 2, (2, 0)), "epsilon": (None,), "chosen": (None,)}
 
 
@@ -331,15 +244,16 @@ def of_distribution(name: str, family: Family) -> dict[str, Row]:
             continue
         shapes, options = family.shapes, {}
         for argument in list(inspect.signature(thing).parameters)[1:] if callable(thing) else []:
-            if argument in ("y", "classes", "mask"):
-                shapes += f", {argument}{'?' if argument == 'mask' else ''} ({family.axes})"
+            if argument in WRITTEN:
+                shapes += WRITTEN[argument].format(family.axes)
             else:
                 options[argument if argument == "rng" else f"{argument}?"] = OF_METHODS[argument]
-        found[f"{name}.{method}"] = Row(
-            shapes,
-            options,
+        row = of_text(shapes)
+        found[f"{name}.{method}"] = replace(
+            row,
+            options=options,
             call=method_of(family, method),
-            kinds=family.kinds,
+            kinds={**row.kinds, **family.kinds},
             least=family.least,
             bits=family.bits,
             masks={"mask": ("y",)},
@@ -354,7 +268,7 @@ def of_distribution(name: str, family: Family) -> dict[str, Row]:
 
 def method_of(family: Family, method: str) -> Callable:
     """A method as a function of the parameters and its own arguments, all by name."""
-    own = parsed(family.shapes)[0]
+    own = of_text(family.shapes).shapes
 
     def call(**arguments: Any) -> Any:
         made = family.make(**{name: value for name, value in arguments.items() if name in own})
@@ -384,15 +298,21 @@ def of_tensor(method: str) -> Callable:
     return call
 
 
-TENSOR = {
-    f"Tensor.{name}": replace(row, call=of_tensor(name), often=0.3, names=(*row.names, "value", "axis"))
-    for name, row in ENGINE.items()
-    if hasattr(ag.Tensor, name) and row.call is None and row.shapes.startswith("x (")
-}
+def of_tensors() -> dict[str, Row]:
+    """The methods that Tensors have of operations of one array."""
+    rows = {name: changed(row_of(getattr(ag, name)), ENGINE.get(name, {})) for name in ag.__all__}
+    return {
+        f"Tensor.{name}": replace(row, call=of_tensor(name), often=0.3, names=(*row.names, "value", "axis"))
+        for name, row in rows.items()
+        if row and hasattr(ag.Tensor, name) and row.call is None and [*row.shapes] == ["x"]
+    }
+
+
+TENSOR = of_tensors()
 
 # ---- Models
 
-SETS = "context_x (B, M, p), context_y (B, M, q), target_x (B, N, p), context_mask? (B, M)"
+SETS = "context_x (B, M, p), context_y (B, M, q), target_x (B, N, p), context_mask boolean (B, M)?"
 SHOWN = {"context_mask": ("context_x", "context_y"), "target_mask": ("target_x", "target_y")}
 SMALL = {
     "hidden": 4, "features": 4, "heads": 2, "layers": 1, "latent": 2, "depth": 3, "samples": 2, "loss_samples": 2,
@@ -418,9 +338,9 @@ def of_model(name: str, make: Callable[..., Any], often: float = 0.3) -> dict[st
     limits: dict[str, Any] = {"least": {"p": 1, "q": 1}, "bits": False, "often": often}
     limits["names"] = (name, "Task", "normal", "Normal", "std")
     return {
-        name: Row(SETS, call=answer, masks={"context_mask": SHOWN["context_mask"]}, **limits),
-        f"{name}.loss": Row(
-            f"{SETS}, target_y (B, N, q), target_mask? (B, N)", call=loss, masks=SHOWN, gradient=False, **limits
+        name: of_text(SETS, call=answer, masks={"context_mask": SHOWN["context_mask"]}, **limits),
+        f"{name}.loss": of_text(
+            f"{SETS}, target_y (B, N, q), target_mask boolean (B, N)?", call=loss, masks=SHOWN, gradient=False, **limits
         ),
     }
 
@@ -446,15 +366,19 @@ def autoregressive(*, dx: int, dy: int, rng: np.random.Generator) -> Any:
 
 def token_layer(kind: str) -> Row:
     shapes = (
-        "x (*, N, 4), mask? (N, N), bias? (N, N)"
+        "x (*, N, 4), mask boolean (N, N)?, bias (N, N)?"
         if kind == "EncoderLayer"
-        else "x (*, N, 4), memory (*, M, 4), memory_mask? (N, M), bias? (N, N), memory_bias? (N, M)"
+        else "x (*, N, 4), memory (*, M, 4), memory_mask boolean (N, M)?, bias (N, N)?, memory_bias (N, M)?"
     )
     options = {".features": (4,), ".heads": (1, 2), ".hidden": (3,), ".norm?": ("pre", "post"), ".rng": generator}
     options |= {".bias?": BOOLEANS, ".head_features?": (1, 3), ".head_value_features?": (1, 2), "per_head?": BOOLEANS}
     shown = {"mask": ("bias",)} if kind == "EncoderLayer" else {"memory_mask": ("memory", "memory_bias")}
-    return Row(
-        shapes, options, masks=shown, bits=False, names=("attention", "linear", "decoder", "encoder", "layer_norm")
+    return of_text(
+        shapes,
+        options=options,
+        masks=shown,
+        bits=False,
+        names=("attention", "linear", "decoder", "encoder", "layer_norm"),
     )
 
 
@@ -465,9 +389,8 @@ def stack(kind: str) -> Row:
 
 def bound_of(bound: Callable[..., Any]) -> Row:
     """A lower bound on the evidence, of two normal distributions of z and draws from the first."""
-    return Row(
-        "mean (B, L), std (B, L), other (B, L), deviation (B, L), draws (S, B, L)",
-        kinds={"deviation": "positive"},
+    return of_text(
+        "mean (B, L), std positive (B, L), other (B, L), deviation positive (B, L), draws (S, B, L)",
         call=lambda mean, std, other, deviation, draws: bound(
             Normal(mean, std), Normal(other, deviation), lambda z: ag.sum(z, -1), draws
         ),
@@ -481,23 +404,30 @@ PARTS = {
     "DecoderLayer": token_layer("DecoderLayer"),
     "Encoder": stack("Encoder"),
     "Decoder": stack("Decoder"),
-    "SetEncoder": Row(
-        "pairs (B, M, D), mask (B, M)",
-        {".features": of("D"), ".hidden": (3,), ".out": (2,), ".before": (1, 2), ".after": (1,), ".rng": generator},
+    "SetEncoder": of_text(
+        "pairs (B, M, D), mask boolean (B, M)",
+        options={
+            ".features": of("D"),
+            ".hidden": (3,),
+            ".out": (2,),
+            ".before": (1, 2),
+            ".after": (1,),
+            ".rng": generator,
+        },
         least={"D": 1},
         bits=False,
         names=("linear",),
         masks={"mask": ()},
     ),
-    "AttentionBlock": Row(
-        "query (*, N, 4), key (*, M, 4), value (*, M, 4), mask? (N, M)",
-        {".features": (4,), ".heads": (1, 2), ".scaling?": ("head", "features"), ".rng": generator},
+    "AttentionBlock": of_text(
+        "query (*, N, 4), key (*, M, 4), value (*, M, 4), mask boolean (N, M)?",
+        options={".features": (4,), ".heads": (1, 2), ".scaling?": ("head", "features"), ".rng": generator},
         bits=False,
         names=("attention", "linear"),
     ),
-    "TranslationLayer": Row(
-        "x (B, N, 4), keys (B, M, 4), differences (B, N, M, p), mask? (B, N, M)",
-        {
+    "TranslationLayer": of_text(
+        "x (B, N, 4), keys (B, M, 4), differences (B, N, M, p), mask boolean (B, N, M)?",
+        options={
             ".features": (4,),
             ".heads": (2,),
             ".hidden": (3,),
@@ -517,18 +447,18 @@ PARTS = {
     "importance_weighted_bound": bound_of(models.importance_weighted_bound),
     "diagonal_mask": Row(options={"contexts": (0, 1, 3), "targets": (0, 2)}, dtype=False),
     "autoregressive_mask": Row(options={"contexts": (0, 1, 3), "targets": (0, 2)}, dtype=False),
-    "nondiagonal_mask": Row("target_mask (B, N)", dtype=False),
+    "nondiagonal_mask": of_text("target_mask boolean (B, N)", dtype=False),
     "random_orders": Row(options={"rng": generator, "targets": (0, 1, 4), "count": (0, 2)}, dtype=False),
-    "PatchTokens": Row(
+    "PatchTokens": of_text(
         "images (B, C, 4, 2)",
-        {".size": (1, 2), ".channels": of("C"), ".features": (3,), ".rng": generator},
+        options={".size": (1, 2), ".channels": of("C"), ".features": (3,), ".rng": generator},
         least={"C": 1},
         bits=False,
         names=("patches", "linear"),
     ),
-    "FeatureTokens": Row(
+    "FeatureTokens": of_text(
         "images (B, C, 4, 4)",
-        {".strides": ((2,), (1, 2)), ".channels": of("C"), ".features": (3,), ".rng": generator},
+        options={".strides": ((2,), (1, 2)), ".channels": of("C"), ".features": (3,), ".rng": generator},
         least={"C": 1},
         bits=False,
         names=(
@@ -576,8 +506,8 @@ DECODING: dict[str, Any] = {
 }
 TEXTS = {
     **{
-        name: Row(
-            "tokens (B, N)",
+        name: of_text(
+            "tokens whole < V (B, N)",
             least={"V": 5},
             call=lambda tokens, name=name: continuing(name)(tokens),
             raises=(IndexError,),
@@ -585,16 +515,15 @@ TEXTS = {
         )
         for name in ("GPT", "LLaMA")
     },
-    "Transformer": Row(
-        "source (B, N), target (B, M), source_mask? (B, N), target_mask? (B, M)",
+    "Transformer": of_text(
+        "source whole < V (B, N), target whole < V (B, M), source_mask boolean (B, N)?, target_mask boolean (B, M)?",
         least={"V": 5},
         call=lambda source, target, **more: transformer(source, target)(source, target, **more),
         raises=(IndexError,),
         **DECODING,
     ),
-    "EncoderDecoder": Row(
-        "source (*, N, 4), target (*, M, 4), memory_mask? (M, N)",
-        kinds={"source": "number", "target": "number"},
+    "EncoderDecoder": of_text(
+        "source (*, N, 4), target (*, M, 4), memory_mask boolean (M, N)?",
         masks={"memory_mask": ()},
         bits=False,
         names=("attention", "linear", "decoder", "encoder", "layer_norm"),
@@ -603,9 +532,9 @@ TEXTS = {
             models.Decoder(1, 4, 2, 3, rng=np.random.default_rng(1)),
         ).astype(precision_of(source))(source, target, memory_mask=memory_mask),
     ),
-    "greedy": Row(
-        "source (B, N)",
-        {"longest": (0, 1, 3)},
+    "greedy": of_text(
+        "source whole < V (B, N)",
+        options={"longest": (0, 1, 3)},
         raises=(IndexError,),
         **DECODING,
         call=lambda source, longest: [
@@ -613,9 +542,9 @@ TEXTS = {
             for s in models.greedy(transformer(source, source), source, start=0, end=1, longest=longest)
         ],
     ),
-    "beam_search": Row(
-        "source (B, N)",
-        {"longest": (0, 1, 3), "beams?": (1, 2)},
+    "beam_search": of_text(
+        "source whole < V (B, N)",
+        options={"longest": (0, 1, 3), "beams?": (1, 2)},
         raises=(IndexError,),
         **DECODING,
         call=lambda source, longest, **more: [
@@ -626,16 +555,16 @@ TEXTS = {
             for s in found
         ],
     ),
-    "log_probability": Row(
-        "source (B, N)",
+    "log_probability": of_text(
+        "source whole < V (B, N)",
         raises=(IndexError,),
         **DECODING,
         call=lambda source: models.log_probability(
             transformer(source, source), source, [[2]] * axis_of(source, 0), start=0, end=1
         ),
     ),
-    "ImageClassifier": Row(
-        "images (B, C, 4, 2), token_mask? (B, 2)",
+    "ImageClassifier": of_text(
+        "images (B, C, 4, 2), token_mask boolean (B, 2)?",
         least={"C": 1},
         bits=False,
         often=0.3,
@@ -652,9 +581,8 @@ TEXTS = {
         masks={"token_mask": ()},
         names=("images", "patches", "linear", "PatchTokens"),
     ),
-    "OnGridConvCNP": Row(
-        "image (B, 2, 4, 4), known (B, 4, 4)",
-        kinds={"known": "mask"},
+    "OnGridConvCNP": of_text(
+        "image (B, 2, 4, 4), known boolean (B, 4, 4)",
         bits=False,
         often=0.3,
         masks={"known": ()},
@@ -678,8 +606,8 @@ def with_positions(make: Callable[[], Any]) -> Row:
         attend.astype(precision_of(x))
         return attend(x, mask=mask, query_places=places, key_places=places)
 
-    return Row(
-        "x (*, N, 8), mask? (N, N), places? (N)",
+    return of_text(
+        "x (*, N, 8), mask boolean (N, N)?, places whole (N)?",
         call=call,
         bits=False,
         masks={"mask": ()},
@@ -705,17 +633,19 @@ def on_a_grid(context_x: Any, context_y: Any, mask: Any = None) -> Any:
 
 
 OTHERS = {
-    "Grid": Row(
-        "context_x (B, M, 1), context_y (B, M, C), mask? (B, M)", call=on_a_grid, bits=False, names=("set_convolution",)
+    "Grid": of_text(
+        "context_x (B, M, 1), context_y (B, M, C), mask boolean (B, M)?",
+        call=on_a_grid,
+        bits=False,
+        names=("set_convolution",),
     ),
     "GridOptions": Row(
         options={"points_per_unit?": (1, 64), "margin?": (0.0, 1)},
         call=lambda **options: layers.GridOptions(**options) and None,
         dtype=False,
     ),
-    "combine": Row(
-        "first (N, M), second (N, M)",
-        kinds={"first": "mask", "second": "mask"},
+    "combine": of_text(
+        "first boolean (N, M), second boolean (N, M)",
         dtype=False,
         names=("mask",),
         call=lambda first, second: layers.masks.combine(first, None, second),
@@ -752,14 +682,14 @@ NUMERICAL: dict[str, Any] = {"dtype": False, "types": False, "gradient": False, 
 CLAIMED: dict[str, Any] = {"raises": (symmetry.SymmetryError,), "least": {"N": 2}, "names": ("softmax",)} | NUMERICAL
 CHECKED: dict[str, Any] = {"raises": (gradcheck.GradientError,), "names": ("gradcheck", "args")} | NUMERICAL
 CHECKS = {
-    "complex_step": Row("x (*)", call=derived(gradcheck.complex_step), **NUMERICAL),
-    "longdouble": Row("x (*)", call=derived(gradcheck.longdouble), **NUMERICAL),
-    "richardson": Row("x (*)", call=derived(gradcheck.richardson), **NUMERICAL),
-    "one_sided": Row("x (*)", call=derived(lambda f, x, v: gradcheck.one_sided(f, x, v)[0]), **NUMERICAL),
-    "search": Row("x (*, N)", call=lambda x: claimed(x), **CLAIMED),
-    "find_subgroup": Row("x (*, N)", call=lambda x: exact_shifts(x), **CLAIMED),
-    "check": Row("x (*)", call=lambda x: checked(gradcheck.check, x), **CHECKED),
-    "compare": Row("x (*)", call=lambda x: checked(gradcheck.compare, x), **CHECKED),
+    "complex_step": of_text("x (*)", call=derived(gradcheck.complex_step), **NUMERICAL),
+    "longdouble": of_text("x (*)", call=derived(gradcheck.longdouble), **NUMERICAL),
+    "richardson": of_text("x (*)", call=derived(gradcheck.richardson), **NUMERICAL),
+    "one_sided": of_text("x (*)", call=derived(lambda f, x, v: gradcheck.one_sided(f, x, v)[0]), **NUMERICAL),
+    "search": of_text("x (*, N)", call=lambda x: claimed(x), **CLAIMED),
+    "find_subgroup": of_text("x (*, N)", call=lambda x: exact_shifts(x), **CLAIMED),
+    "check": of_text("x (*)", call=lambda x: checked(gradcheck.check, x), **CHECKED),
+    "compare": of_text("x (*)", call=lambda x: checked(gradcheck.compare, x), **CHECKED),
 }
 
 

@@ -1,11 +1,10 @@
-"""The shapes of a row: "query (..., N, d), key (..., M, d), mask? (..., N, M) -> (..., N, d)".
+"""The shapes of a row, which are written as in declarations, and with axes in front of two kinds.
 
 A letter is a length, the same wherever it stands; a number is itself, `a·b` a product, the name of an option its value.
 `*` at the front stands for axes that all arguments with it have alike, `...` for axes that broadcast with those, `*L`
-for a run of axes, and `*l` for as many. `?` marks what may be left out.
+for a run of axes, and `*l` for as many.
 """
 
-import re
 from dataclasses import dataclass
 
 
@@ -16,13 +15,6 @@ class Shape:
     front: str
     letters: tuple[str, ...]
     optional: bool = False
-
-
-def parsed(text: str) -> tuple[dict[str, Shape], Shape | None]:
-    """The shapes of the arguments, and of the result if it is given."""
-    given, _, result = text.partition("->")
-    arguments = {name: shape(inner, bool(mark)) for name, mark, inner in re.findall(r"(\w+)(\??) \(([^)]*)\)", given)}
-    return arguments, shape(result.strip()[1:-1]) if result else None
 
 
 def shape(inner: str, optional: bool = False) -> Shape:

@@ -16,7 +16,7 @@ from refnp.autograd.primitives import raw
 from refnp.layers import Module, masks
 from tests.fuzz.calls import Call, Fresh
 from tests.fuzz.drawing import NOT_NUMBERS, Draw
-from tests.fuzz.shapes import Shape, parsed
+from tests.fuzz.shapes import Shape
 
 FINDS = 40  # draws, until arguments are what they need of each other
 CHAPTERS: tuple[ModuleType, ...] = (autograd, layers, masks, models, gradcheck, symmetry)
@@ -26,7 +26,7 @@ CHAPTERS: tuple[ModuleType, ...] = (autograd, layers, masks, models, gradcheck, 
 class Row:
     """How a function is called.
 
-    shapes: of its arrays, as shapes.py reads them; others: those that an array may have instead. whole: arrays of which
+    shapes: of its arrays; others: those that an array may have instead. whole: arrays of which
         one has all axes in front. moved: the array whose last axes stand at `axis`. returns: the shape of the result.
     kinds: what the arrays hold, "number" or by name if not given.
     options: what an option may be: values to choose from, or a function of the Draw. numbers: those that are arrays of
@@ -42,7 +42,7 @@ class Row:
     often: how often it is drawn.
     """
 
-    shapes: str | Mapping[str, Shape] = ""
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)
     least: Mapping[str, int] = field(default_factory=dict)
@@ -73,9 +73,7 @@ class Subject:
 
     def __init__(self, name: str, home: str, target: Callable, row: Row):
         self.name, self.home, self.row, self.target = name, home, row, target
-        written = row.shapes
-        self.shapes, self.result = parsed(written) if isinstance(written, str) else ({**written}, None)
-        self.result = self.result or row.returns
+        self.shapes, self.result = {**row.shapes}, row.returns
         self.masks = row.masks or {
             mask: tuple(
                 name for name, shape in self.shapes.items() if _covers(self.shapes[mask], shape) and name != mask
@@ -86,9 +84,7 @@ class Subject:
 
     def kind(self, name: str) -> str:
         """What an argument holds."""
-        from tests.fuzz.rows import KIND_OF
-
-        return self.row.kinds.get(name, KIND_OF.get(name, "number"))
+        return self.row.kinds.get(name, "number")
 
     def is_number(self, name: str) -> bool:
         """Whether an argument is an array of numbers to compute with."""
@@ -192,36 +188,17 @@ def _covers(mask: Shape, shape: Shape) -> bool:
 
 
 def row_of(name: str, target: Callable) -> Row:
-    """The row of a name, or one from the names of its arguments; Unknown if these are not all known."""
+    """The row of a name: what it declares, with what rows.py has in its place; Unknown if there is neither."""
     from tests.fuzz import declarations
-    from tests.fuzz.rows import AXES_OF, OPTIONS, REDUCTION, ROWS, reduced
+    from tests.fuzz.rows import ROWS
 
-    given = ROWS.get(name, {})
-    if isinstance(given, Row):
-        return given
-    if (declared := declarations.row_of(target)) is not None:
-        changed = given.get("options", {})
-        kept = {n: of for n, of in declared.options.items() if n.rstrip("?") not in {c.rstrip("?") for c in changed}}
-        return replace(declared, **{**given, "options": changed | kept})
-    shapes, options, lacking = [], {}, []
-    for argument, parameter in inspect.signature(target).parameters.items():
-        default = parameter.default
-        if argument in AXES_OF:
-            shapes.append(f"{argument}{'' if default is parameter.empty else '?'} ({AXES_OF[argument]})")
-        elif argument in OPTIONS:
-            options[argument if default is parameter.empty else f"{argument}?"] = OPTIONS[argument]
-        elif default is parameter.empty:
-            lacking.append(argument)
-    if lacking:
+    row = declarations.changed(declarations.row_of(target), ROWS.get(name, {}))
+    if row is None:
         raise Unknown(
-            f"tests/fuzz/rows.py does not know how to call {name}: add a row to ROWS, or what {', '.join(lacking)} may "
-            "be to AXES_OF or OPTIONS; or why it is not called to WITHOUT"
+            f"{name} does not declare what it takes: write so (refnp/autograd/declaration.py), add a row to ROWS of "
+            "tests/fuzz/rows.py, or to WITHOUT why it is not called"
         )
-    if options.keys() == REDUCTION.keys():
-        return Row(", ".join(shapes), REDUCTION, result=reduced)
-    if target.__module__ == "refnp.autograd.elementary":
-        shapes[-1] += " -> (*)"
-    return Row(", ".join(shapes), options)
+    return row
 
 
 @functools.cache

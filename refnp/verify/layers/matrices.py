@@ -35,6 +35,7 @@ DIAGONAL = Layer(
     by_tape(ad.diagonal),
     torch=lambda torch, x, offset=0: torch.diagonal(x, offset),
     jax=lambda jax, x, offset=0: jax.numpy.diagonal(x, offset),
+    tried={"...": ((),)},  # frameworks take the first two axes
 )
 
 SOLVE = Layer("solve", ad.solve, by_page(ad.solve), torch="linalg.solve", jax="numpy.linalg.solve")

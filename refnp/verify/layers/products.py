@@ -15,8 +15,9 @@ def einsum(x, y, *, subscripts):
 
 
 DOT = Layer("dot", ad.dot, by_tape(ad.dot), torch="dot", jax="numpy.dot")
-OUTER = Layer("outer", ad.outer, by_tape(ad.outer), torch="outer", jax="numpy.outer")
-TRACE = Layer("trace", ad.trace, by_tape(ad.trace), torch="trace", jax="numpy.trace")
+ALONE: dict[str, tuple] = {"...": ((),)}  # with axes in front, frameworks have other functions
+OUTER = Layer("outer", ad.outer, by_tape(ad.outer), torch="outer", jax="numpy.outer", tried=ALONE)
+TRACE = Layer("trace", ad.trace, by_tape(ad.trace), torch="trace", jax="numpy.trace", tried=ALONE)
 EINSUM = Layer(
     "einsum",
     einsum,
