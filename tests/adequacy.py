@@ -5,7 +5,9 @@
 
 A fault is a wrong form of refnp's function: what lies behind the last whole block is left out, an option is not looked
 at, the length of one axis is taken for another's. It is seen by a case whose answer is beyond its bound. A fault that
-changes no answer of WILD other draws is none. Two faults are told apart by a case in which their answers differ.
+changes no answer of WILD other draws is none, and two whose answers to all of them are the same are one: what is not
+looked at, and what is not looked at beside an option without which it has no meaning. Two faults are told apart by a
+case in which their answers differ.
 """
 
 import argparse
@@ -258,8 +260,8 @@ def is_seen(got: np.ndarray | None, right: np.ndarray, allowed: np.ndarray) -> b
         return bool((~both & ~(np.abs(got - right) <= allowed)).any())
 
 
-def changes_something(fault: Fault, asked: Asked) -> bool:
-    """Whether an answer to one of many other draws is another one."""
+def differ(asked: Asked, fault: Fault, other: Fault | None = None) -> bool:
+    """Whether two faults, or a fault and what is right, have different answers to one of many other draws."""
     factors: list[Factor] = list(asked.maker.factors())
     rng = np.random.default_rng(1)
     for _ in range(WILD):
@@ -270,17 +272,23 @@ def changes_something(fault: Fault, asked: Asked) -> bool:
         right, values = asked.maker.computed(inputs, options), inputs | options
         if right is not None:
             with np.errstate(all="ignore"):
-                if is_seen(answer(fault, asked, values), right, 1e-9 * np.max(np.abs(right), initial=0)):
+                wanted = right if other is None else answer(other, asked, values)
+                got, allowed = answer(fault, asked, values), 1e-9 * np.max(np.abs(right), initial=0)
+                if (wanted is None) != (got is None) or (wanted is not None and is_seen(got, wanted, allowed)):
                     return True
     return False
 
 
 class Row(NamedTuple):
-    """A fault, the first case that sees it ("" if none does), and its answers as a mark that is its own."""
+    """A fault, the first case that sees it ("" if none does), and its answers as a mark that is its own.
+
+    A mistake that is planted has no `fault`.
+    """
 
     says: str
     case: str
     mark: tuple
+    fault: Fault | None = None
 
 
 def table(asked: Asked) -> list[Row]:
@@ -290,9 +298,9 @@ def table(asked: Asked) -> list[Row]:
         answers = [answer(fault, asked, values) for _, values, _, _ in asked.asked]
         pairs = zip(asked.asked, answers, strict=True)
         case = next((name for (name, _, right, allowed), got in pairs if is_seen(got, right, allowed)), "")
-        if case or changes_something(fault, asked):
+        if case or differ(asked, fault):
             marks = tuple(fault.says if got is None else np.round(got, 6).tobytes() for got in answers)
-            found.append(Row(fault.says, case, marks))
+            found.append(Row(fault.says, case, marks, fault))
     found += rows_of_gradients(asked)
     seen = {mutant.says: seen_by(mutant, asked.cases) for mutant in mutants_of(asked.layer)}
     return found + [Row(says, case, (says,)) for says, case in seen.items() if case is not None]
@@ -346,15 +354,17 @@ def answer_of(function: Callable, problem: Problem) -> dict[str, np.ndarray]:
     return problem.selected(np.asarray(output), lambda: pullback(problem.cotangent))
 
 
-def alike(rows: list[Row]) -> list[tuple[str, str]]:
-    """Two faults of different kinds that no case tells apart."""
-    kinds: dict[tuple, str] = {}
+def alike(asked: Asked, rows: list[Row]) -> list[tuple[str, str]]:
+    """Two faults of different kinds that no case tells apart, and that are not one."""
+    kinds: dict[tuple, Row] = {}
     without_numbers = lambda says: " ".join(word for word in says.split() if not word.isdigit())
     found = []
     for row in rows:
-        first = kinds.setdefault(row.mark, row.says)
-        if without_numbers(first) != without_numbers(row.says) and row.case:
-            found.append((first, row.says))
+        first = kinds.setdefault(row.mark, row)
+        if not row.case or without_numbers(first.says) == without_numbers(row.says):
+            continue
+        if None in (row.fault, first.fault) or differ(asked, row.fault, first.fault):
+            found.append((first.says, row.says))
     return found
 
 
@@ -384,7 +394,8 @@ def main() -> int:
             flush=True,
         )
         print(*(f"    not seen: {says}" for says in missed), sep="\n", end="\n" * bool(missed))
-        print(*(f"    alike: {one}; {other}" for one, other in alike(rows)), sep="\n", end="\n" * bool(alike(rows)))
+        pairs = alike(asked, rows)
+        print(*(f"    alike: {one}; {other}" for one, other in pairs), sep="\n", end="\n" * bool(pairs))
         if options.table:
             print(*(f"    {row.says}: {row.case or 'not seen'}" for row in rows), sep="\n")
     print(f"{unseen} of {total} faults are seen by no case")

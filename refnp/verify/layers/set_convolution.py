@@ -38,7 +38,7 @@ def cases() -> list[Case]:
         case("2-D", axes=2),
         case("3-D, two channels", axes=3, channels=2),
         case("a length scale for each channel", channels=2, scale=[0.2, 0.5, 1.0]),
-        case("divided by the density", channels=2, divide=True),
+        case("divided by the density", channels=2, divide=True, eps=0.1),
         case("one point", points=1),
         case("empty set", points=0),
         case("far points", reach=8.0),
