@@ -4,7 +4,7 @@
 
 The equation is run in the widest precision, on a tape, and its bound is what the rounding of every operation can do to
 the output (`refnp.verify.propagation`), of first order. An operation without a bound is refused by its name. Gradients
-have no bound here, and the report says that they are not judged.
+are those of the tape in `Rounded` numbers, with the bound that these carry.
 """
 
 import functools
@@ -21,11 +21,11 @@ from refnp.verify.asking import real
 from refnp.verify.case import Case, Layer
 from refnp.verify.findings import Report, first_line, plural, quiet
 from refnp.verify.frameworks.native import NATIVES, NUMPY
+from refnp.verify.judged_pages import by_tape
 from refnp.verify.propagation import bounded, wide
 
 Inputs = Mapping[str, Any] | Sequence[Any]
 DRAWN = 3  # cases, where a function draws the inputs
-NOT_JUDGED = "gradients are not judged: those of an equation have no bound here"
 ROUNDS_ELSEWHERE = (
     "an equation is judged where every operation rounds to one format, float32 or float64, and where only what comes "
     "out is stored in a narrower one: 'bfloat16 in and out, float32 inside'"
@@ -44,10 +44,12 @@ def said(function: Callable) -> str:
 
 
 def layer_of(function: Callable) -> Layer:
-    """The equation as a layer, whose output alone has a bound."""
+    """The equation as a layer."""
     parameters = inspect.signature(function).parameters.values()
     if any(place.kind in (place.VAR_POSITIONAL, place.VAR_KEYWORD) for place in parameters):
         raise ValueError(f"the equation takes {inspect.signature(function)}; name its arguments one by one")
+
+    on_tape = by_tape(function)
 
     @functools.wraps(function)
     def computed(*arrays: Any, **options: Any) -> Any:
@@ -61,7 +63,7 @@ def layer_of(function: Callable) -> Layer:
             raise ValueError(ROUNDS_ELSEWHERE)
         output = one_result(function, function(*(wide(x.value) for x in arrays), **options))
         (found,) = bounded([output])
-        return Rounded(found.value, found.error, found.lost, judged), not_judged
+        return Rounded(found.value, found.error, found.lost, judged), lambda bar: on_tape(*arrays, **options)[1](bar)
 
     name = getattr(function, "__name__", type(function).__name__)
     return Layer("equation" if name == "<lambda>" else name, computed, equation, whole=True)
@@ -79,12 +81,7 @@ def one_result(function: Callable, output: Any) -> Tensor:
     raise TypeError(f"the equation {said(function)} gives {type(output).__name__}; it must give one Tensor")
 
 
-def not_judged(_: Rounded) -> tuple:
-    """Gradients of equations have no bound."""
-    raise ValueError(NOT_JUDGED)
-
-
-def cases_of(function: Callable, inputs: Any) -> list[Case]:
+def cases_of(function: Callable, inputs: Any, *, gradients: bool) -> list[Case]:
     """The equation on its inputs: a dict or a sequence of arrays, a list of these, or a function that draws them."""
     if inputs is None:
         raise ValueError("inputs: an equation has no cases of its own; give a dict of arrays, or several in a list")
@@ -104,7 +101,7 @@ def cases_of(function: Callable, inputs: Any) -> list[Case]:
                 f"the equation {said(function)} cannot be computed: {first_line(wrong)}; write it with functions of "
                 "refnp.autograd and refnp.layers"
             ) from wrong
-        found.append(Case(layer, variant, arrays, gradients=()))
+        found.append(Case(layer, variant, arrays, gradients=None if gradients else ()))
     return found
 
 
@@ -117,17 +114,17 @@ def each_of(inputs: Any) -> list[tuple[str, Any]]:
     return [("given", inputs)]
 
 
-def completed(report: Report, function: Callable, *, gradients: bool) -> Report:
+def completed(report: Report, function: Callable) -> Report:
     """The report with what it was judged against, and what was not judged."""
     report.about = report.about.replace(", against ", f", against the equation {said(function)}, in ")
-    names = list(dict.fromkeys(problem.case.name for problem in report.problems))
-    if gradients:
-        report.skipped[NOT_JUDGED] = names
     for problem in report.problems:
-        bound = problem.bounds["output"]
-        if unknown := int(np.sum(~np.isfinite(bound.error) | ~np.isfinite(bound.lost))):
-            why = f"{plural(unknown, 'number')} of {raw(bound.value).size} without a bound, which are not judged"
-            report.skipped.setdefault(why, []).append(f"{problem.case.name} in {problem.dtype}")
+        for quantity, bound in problem.bounds.items():
+            if unknown := int(np.sum(~np.isfinite(bound.error) | ~np.isfinite(bound.lost))):
+                of = "" if quantity == "output" else f" in the {quantity}"
+                why = (
+                    f"{plural(unknown, 'number')} of {raw(bound.value).size}{of} without a bound, which are not judged"
+                )
+                report.skipped.setdefault(why, []).append(f"{problem.case.name} in {problem.dtype}")
     return report
 
 

@@ -71,8 +71,7 @@ def judge(
     name        a layer of refnp, "attention", or what others call it, "nn.LayerNorm"; `refnp judge --list` has them all
                 or an equation in its place, a function of refnp's operations: lambda x, w: refnp.autograd.tanh(x @ w)
     function    of arrays of NumPy, PyTorch, JAX or another framework; or a module, whose parameters each case sets
-    inputs      of an equation: a dict or sequence of arrays, a list of these, or a function of a generator; its output
-                is judged, and the report says that gradients are not
+    inputs      of an equation: a dict or sequence of arrays, a list of these, or a function of a generator
     gradients   also those of every argument, by the framework's own automatic differentiation, or by `vjp`
     vjp         vjp(function, *arrays) → (output, pullback), the form of `jax.vjp`; it is given the options it takes
     framework   "PyTorch", "torch", …, where it is not to be found out;  device  as the framework names it, "cuda:0"
@@ -102,8 +101,9 @@ def judge(
         raise ValueError(f"function: {function!r} is {what}")
     if vjp is not None and not callable(vjp):
         raise ValueError(f"vjp: {vjp!r} is no function; it is vjp(function, *arrays) → (output, pullback)")
+    with_gradients = gradients or vjp is not None
     if equations.is_equation(name):
-        named, meant = equations.cases_of(name, inputs), Meant("")
+        named, meant = equations.cases_of(name, inputs, gradients=with_gradients), Meant("")
     elif inputs is not None:
         raise ValueError("inputs: those of a layer are its cases; refnp.assert_close judges an answer to given inputs")
     else:
@@ -115,10 +115,7 @@ def judge(
         named = cases_of_every(named[0].layer, named, every)
     dtypes = chosen_dtypes(dtypes) if precision is None else (policy(precision).name,)
     arguments, options = (mapping_of(*given) for given in (("arguments", arguments), ("options", options)))
-    with_gradients = gradients or vjp is not None
-    if equations.is_equation(name):
-        gradients, vjp = False, None
-    elif with_gradients and named[0].layer.whole:
+    if not equations.is_equation(name) and with_gradients and named[0].layer.whole:
         raise ValueError(f"gradients: those of whole models have no bound; judge the output of {named[0].layer.name}")
     check_excused(excused)
     stated, own = split(named, dict(meant.options) | made(named, function, framework) | options, function, framework)
@@ -157,7 +154,7 @@ def judge(
         report.seconds = seconds
         return report
     if equations.is_equation(name):
-        return equations.completed(asked.report(named[0].layer.name, dtypes), name, gradients=with_gradients)
+        return equations.completed(asked.report(named[0].layer.name, dtypes), name)
     if module_parameters.acts_on_one(function):
         asked = asked.of_items(dtypes[0])
     report = asked.report(name, dtypes)

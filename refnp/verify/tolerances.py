@@ -127,8 +127,6 @@ def problem_of(
 ) -> Problem:
     """The inputs as a case of the layer, in one precision; ValueError if they are none."""
     form, of_equation = policy(precision), equations.is_equation(name)
-    if of_equation and cotangent is not None:
-        raise ValueError(f"{function}: cotangent: {equations.NOT_JUDGED}")
     named = [] if of_equation else named_cases(name)
     layer = equations.layer_of(name) if of_equation else named[0].layer
     names = {tuple(case.inputs) for case in named if case.layer is layer} | taken_by(layer)

@@ -1,5 +1,6 @@
 """Mistaken walks back: what becomes of the incoming gradient where the output is right."""
 
+import inspect
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,9 +57,11 @@ def with_pullback(layer: Layer, names: Collection[str], change: Change) -> Calla
 
 
 def arguments_of(layer: Layer) -> list[str]:
-    """The names of the arguments by place."""
+    """The names of the arguments by place; of an equation in place of a layer, which has no cases, its own."""
     from refnp.verify.layer_names import cases_named
 
+    if layer.whole:
+        return list(inspect.signature(layer.equation).parameters)
     longest = max((case.inputs for case in cases_named(layer.name)), key=len)
     return list(longest)
 
