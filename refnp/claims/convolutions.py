@@ -13,18 +13,7 @@ from refnp.layers.pooled_unet import PooledUNet
 from refnp.layers.pooling import adaptive_average_pool, average_pool, max_pool
 from refnp.layers.unet import SimpleCNN, UNet
 from refnp.layers.upsampling import upsample
-from refnp.symmetry import (
-    Claim,
-    Flip,
-    Negate,
-    Permute,
-    Roll,
-    RotateGrid,
-    Scale,
-    Slide,
-    Trivial,
-    equivariant,
-)
+from refnp.symmetry import Claim, Flip, Negate, Permute, Roll, RotateGrid, Scale, Slide, Trivial, equivariant
 
 RNG = np.random.default_rng(11)
 

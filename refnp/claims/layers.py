@@ -16,17 +16,7 @@ from refnp.layers.linear_attention import linear_attention
 from refnp.layers.set_convolution import set_convolution
 from refnp.layers.similarity import similarity_attention
 from refnp.layers.softmax import softmax
-from refnp.symmetry import (
-    Negate,
-    Permute,
-    Repeat,
-    Rotate,
-    Scale,
-    Select,
-    Translate,
-    equivariant,
-    invariant,
-)
+from refnp.symmetry import Negate, Permute, Repeat, Rotate, Scale, Select, Translate, equivariant, invariant
 
 # ---- attention
 

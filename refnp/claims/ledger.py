@@ -139,24 +139,14 @@ def summary(found: Sequence[Found], seconds: float) -> list[str]:
     return [*lines, f"{wrong} not as expected" if wrong else "all as expected"]
 
 
+TOLD = (
+    *("subject", "symmetry", "expected", "verdict", "subgroup", "discrepancy", "bound", "pairs", "reason"),
+    *("proved", "assumes", "missing"),
+)
+
+
 def as_json(found: Iterable[Found]) -> str:
     """{"rows": […]} in strict JSON; a number that is not finite is null."""
-    finite = lambda value: value if math.isfinite(value) else None
-    told = [
-        {
-            "subject": one.subject,
-            "symmetry": one.symmetry,
-            "expected": one.expected,
-            "verdict": one.verdict,
-            "subgroup": one.subgroup,
-            "discrepancy": finite(one.discrepancy),
-            "bound": finite(one.bound),
-            "pairs": one.pairs,
-            "reason": one.reason,
-            "proved": one.proved,
-            "assumes": list(one.assumes),
-            "missing": one.missing,
-        }
-        for one in found
-    ]
+    finite = lambda value: None if isinstance(value, float) and not math.isfinite(value) else value
+    told = [{name: finite(getattr(one, name)) for name in TOLD} for one in found]
     return json.dumps({"rows": told}, indent=1, allow_nan=False)

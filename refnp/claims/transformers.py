@@ -16,18 +16,7 @@ from refnp.models.decoder_only import GPT, DecoderOnly, LLaMA
 from refnp.models.transformer import Transformer
 from refnp.models.transformer_stacks import Decoder, Encoder
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens
-from refnp.symmetry import (
-    Action,
-    Claim,
-    Permute,
-    Roll,
-    RotateGrid,
-    Slide,
-    Translate,
-    Trivial,
-    equivariant,
-    invariant,
-)
+from refnp.symmetry import Action, Claim, Permute, Roll, RotateGrid, Slide, Translate, Trivial, equivariant, invariant
 
 D, FEW = 4, {"n": (2, 3), "m": (2, 3)}
 ORDER = Permute(axis=0)

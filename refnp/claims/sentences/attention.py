@@ -78,16 +78,12 @@ def weights_of_a_row():
     output, weights = attention_with_weights(q, k, v, mask=mask)
     off = largest(weights[1:].sum(-1) - 1)
     return [
-        holds(
-            off < KEYS * 2**-52 and weights.min() >= 0,
-            "sums differ from 1 by less than 64 · 2⁻⁵², no weight is negative",
-        ),
-        fails(
-            weights[0].sum() == 0 and (output[0] == 0).all(),
-            "a row whose keys are all hidden has weights 0 and output 0",
-        ),
+        holds(off < KEYS * 2**-52 and weights.min() >= 0,
+            "sums differ from 1 by less than 64 · 2⁻⁵², no weight is negative"),
+        fails(weights[0].sum() == 0 and (output[0] == 0).all(),
+            "a row whose keys are all hidden has weights 0 and output 0"),
         control(largest(attention_scores(q, k).sum(-1) - 1) > 1, "scores themselves do not sum to 1"),
-    ]
+    ]  # fmt: skip
 
 
 @true_if(
@@ -104,11 +100,10 @@ def attention_is_not_linear():
     of_value = largest(attention(q, k, v + other_v) - attention(q, k, v) - attention(q, k, other_v))
     return [
         control(of_scores < 1e-14, "q·k superposes in q to rounding, below 1e-14"),
-        holds(
-            min(of_query, of_key) > 0.1, f"attention is off by {of_query:.2f} in the queries, {of_key:.2f} in the keys"
-        ),
+        holds(min(of_query, of_key) > 0.1,
+            f"attention is off by {of_query:.2f} in the queries, {of_key:.2f} in the keys"),
         fails(of_value < 1e-14, "in the values it superposes to rounding, below 1e-14"),
-    ]
+    ]  # fmt: skip
 
 
 @true('queries and keys "compare", values are what "we want to output"', "Sivaraya (2023) 1.3")
@@ -147,15 +142,11 @@ def cosine_is_bounded():
     limit = float(np.e**2 / (np.e**2 + KEYS - 1))
     return [
         holds(largest(cosines) <= 1 + 2**-50, f"of 64 000 the largest is {largest(cosines):.3f} in size"),
-        holds(
-            most <= limit,
-            f"so no weight over 64 keys exceeds e²/(e² + 63) = {limit:.3f}; the largest here is {most:.3f}",
-        ),
-        control(
-            largest(dots) > 1 and softmax(dots).max() > 0.9,
-            f"dot products reach {largest(dots):.0f}, weights {softmax(dots).max():.2f}",
-        ),
-    ]
+        holds(most <= limit,
+            f"so no weight over 64 keys exceeds e²/(e² + 63) = {limit:.3f}; the largest here is {most:.3f}"),
+        control(largest(dots) > 1 and softmax(dots).max() > 0.9,
+            f"dot products reach {largest(dots):.0f}, weights {softmax(dots).max():.2f}"),
+    ]  # fmt: skip
 
 
 @false(
@@ -172,11 +163,9 @@ def missing_root():
     return [
         fails(off > 0.1, f"d = 16: the printed form differs by up to {off:.2f}"),
         control(mended < 1e-14, "with √d rows and columns agree, below 1e-14"),
-        control(
-            largest(column_attention(q[:1], k[:1], v, scaled=False) - attention(q[:1].T, k[:1].T, v.T).T) < 1e-14,
-            "for d = 1 as well",
-        ),
-    ]
+        control(largest(column_attention(q[:1], k[:1], v, scaled=False) - attention(q[:1].T, k[:1].T, v.T).T) < 1e-14,
+            "for d = 1 as well"),
+    ]  # fmt: skip
 
 
 @true_if(
@@ -218,15 +207,11 @@ def fox_and_jumps():
     random = np.mean([attention_with_weights(words @ rng.normal(size=(9, 9)), words, words)[1] for _ in range(200)], 0)
     least = min(made[pair] for pair in strong)
     return [
-        holds(
-            least > 0.9 and made[weak] < 0.12,
-            f"maps made for it: at least {least:.2f} for the two pairs, {made[weak]:.2f} for the third",
-        ),
-        fails(
-            largest(random - 1 / 9) < 0.02,
-            f"mean over 200 random maps: every pair within {largest(random - 1 / 9):.3f} of 1/9",
-        ),
-    ]
+        holds(least > 0.9 and made[weak] < 0.12,
+            f"maps made for it: at least {least:.2f} for the two pairs, {made[weak]:.2f} for the third"),
+        fails(largest(random - 1 / 9) < 0.02,
+            f"mean over 200 random maps: every pair within {largest(random - 1 / 9):.3f} of 1/9"),
+    ]  # fmt: skip
 
 
 @true_if(
@@ -247,16 +232,12 @@ def heads_differ():
         parameter.data[..., 4:] = parameter.data[..., :4]
     alike = head_weights(layer, x)
     return [
-        holds(
-            one > 0.7 and largest(np.array(two) - wanted) < 1e-12,
-            f"[v₁, v₂′] is {one:.2f} from all that one head can give; two heads give it to 1e-12",
-        ),
-        holds(
-            largest(apart[0] - apart[1]) > 0.01,
-            f"random maps: the weights of two heads differ by up to {largest(apart[0] - apart[1]):.2f}",
-        ),
+        holds(one > 0.7 and largest(np.array(two) - wanted) < 1e-12,
+            f"[v₁, v₂′] is {one:.2f} from all that one head can give; two heads give it to 1e-12"),
+        holds(largest(apart[0] - apart[1]) > 0.01,
+            f"random maps: the weights of two heads differ by up to {largest(apart[0] - apart[1]):.2f}"),
         fails(largest(alike[0] - alike[1]) == 0, "the same maps in both heads: the same weights, bit for bit"),
-    ]
+    ]  # fmt: skip
 
 
 def head_weights(layer: MultiHeadAttention, x: np.ndarray) -> np.ndarray:
@@ -275,11 +256,10 @@ def heads_side_by_side():
     heads, out = drawn((3, 5, 4), (12, 8))
     stacked, beside = np.concatenate(heads, 0), np.concatenate(heads, 1)
     return [
-        fails(
-            stacked.shape[1] != out.shape[0], f"stacked they are {stacked.shape}, which W_O {out.shape} cannot multiply"
-        ),
+        fails(stacked.shape[1] != out.shape[0],
+            f"stacked they are {stacked.shape}, which W_O {out.shape} cannot multiply"),
         control((beside @ out).shape == (5, 8), f"side by side {beside.shape}, and the product is (5, 8)"),
-    ]
+    ]  # fmt: skip
 
 
 @false(

@@ -79,10 +79,9 @@ def cnp_and_convcnp():
     convolutional, plain = open_trained("convcnp", np.float64).model, open_trained("cnp", np.float64).model
     return [
         holds(by_shift(convolutional, toy(), 4.0) == 0, "the shipped ConvCNP, shifted by 4: the same, bit for bit"),
-        control(
-            by_shift(plain, toy(), 4.0) > 0.1, f"the shipped CNP changes by up to {by_shift(plain, toy(), 4.0):.2f}"
-        ),
-    ]
+        control(by_shift(plain, toy(), 4.0) > 0.1,
+            f"the shipped CNP changes by up to {by_shift(plain, toy(), 4.0):.2f}"),
+    ]  # fmt: skip
 
 
 @true_if(
@@ -116,11 +115,9 @@ def functional_embedding():
     moved = largest(vectors[1] - vectors[0])
     return [
         holds((here == there).all(), "the function at x + 4 of the points shifted by 4: the same, bit for bit"),
-        control(
-            moved > 0.01,
-            f"the CNP's vector changes by up to {moved:.2f}",
-        ),
-    ]
+        control(moved > 0.01,
+            f"the CNP's vector changes by up to {moved:.2f}"),
+    ]  # fmt: skip
 
 
 @true(
@@ -144,10 +141,9 @@ def generalised_convolution():
     return [
         holds(largest(of_sets - discrete) < 1e-12, "evenly spaced points: a discrete convolution, to 1e-12"),
         holds(largest(one + other - both) < 1e-12, "of two sets together: the sum, to 1e-12"),
-        control(
-            largest(a + b - c) > 0.1, f"divided by its density it is no sum: off by up to {largest(a + b - c):.1f}"
-        ),
-    ]
+        control(largest(a + b - c) > 0.1,
+            f"divided by its density it is no sum: off by up to {largest(a + b - c):.1f}"),
+    ]  # fmt: skip
 
 
 @true_if(
@@ -198,12 +194,10 @@ def density_channel():
     x, none = np.array([[0.3]]), np.zeros((0, 1))
     with_it, without = ([set_convolution(x, p, 0 * p, SCALE, density=d) for p in (x, none)] for d in (True, False))
     return [
-        holds(
-            largest(with_it[0] - with_it[1]) == 1,
-            "with a density channel: 1 where y = 0 was observed, 0 where nothing was",
-        ),
+        holds(largest(with_it[0] - with_it[1]) == 1,
+            "with a density channel: 1 where y = 0 was observed, 0 where nothing was"),
         control((without[0] == without[1]).all(), "without it both are 0, bit for bit"),
-    ]
+    ]  # fmt: skip
 
 
 @true_if(
@@ -239,10 +233,9 @@ def order_of_points():
 
     return [
         holds(off(x[:, order], y[:, order]) < 1e-14, "points in another order: the same, to 1e-14"),
-        control(
-            off(x[:, order], y) > 0.1, f"places in another order and values not: off by up to {off(x[:, order], y):.1f}"
-        ),
-    ]
+        control(off(x[:, order], y) > 0.1,
+            f"places in another order and values not: off by up to {off(x[:, order], y):.1f}"),
+    ]  # fmt: skip
 
 
 @true(
@@ -262,12 +255,10 @@ def discretised():
 
     found = [lost(n) for n in (4, 16, 64)]
     return [
-        holds(
-            found[1] < 0.15 * found[0] and found[2] < 0.15 * found[1],
-            f"4, 16, 64 places a unit lose {listed(found, 4)}",
-        ),
+        holds(found[1] < 0.15 * found[0] and found[2] < 0.15 * found[1],
+            f"4, 16, 64 places a unit lose {listed(found, 4)}"),
         control(found[0] > 0.05, f"a grid as coarse as the kernel, 4 places a unit: {found[0]:.2f}"),
-    ]
+    ]  # fmt: skip
 
 
 @false(
@@ -305,12 +296,10 @@ def decoder_of_targets():
 
     off = [largest(read(4, with_x) - read(0, with_x)) for with_x in (False, True)]
     return [
-        fails(
-            off[1] > 0.1,
-            f"an MLP that is also given x_t: predictions change by up to {off[1]:.2f} if all is shifted by 4",
-        ),
+        fails(off[1] > 0.1,
+            f"an MLP that is also given x_t: predictions change by up to {off[1]:.2f} if all is shifted by 4"),
         control(off[0] == 0, "given R(x_t) alone: the same, bit for bit"),
-    ]
+    ]  # fmt: skip
 
 
 @true_if(

@@ -70,12 +70,10 @@ def expansion_of_gaussian_processes():
     exact = largest(process.posterior(flipped).joint_log_likelihood() - process.posterior(task).joint_log_likelihood())
     return [
         holds(off < 1e-12, "other targets beside it do not change a target's prediction, to 1e-12"),
-        fails(
-            largest(two[0] - two[1]) > 0.01,
-            f"p(y₁) p(y₂ given y₁) … in two orders: log p per target differs by up to {largest(two[0] - two[1]):.2f}",
-        ),
+        fails(largest(two[0] - two[1]) > 0.01,
+            f"p(y₁) p(y₂ given y₁) … in two orders: log p per target differs by up to {largest(two[0] - two[1]):.2f}"),
         control(exact < 1e-9, "of the exact posterior by less than 1e-9"),
-    ]
+    ]  # fmt: skip
 
 
 @true('"learning to learn", new tasks "quickly", from "a small number of examples"', "Sivaraya (2023) 2, 2.1")
@@ -91,12 +89,10 @@ def new_tasks():
             found = answer(model, task.astype(np.float32)) - task.target_y
             errors[trained].append(float(np.sqrt((found**2).mean())))
     return [
-        holds(
-            errors[True][0] > 2 * errors[True][2],
-            f"no step of training: RMSE {listed(errors[True])} from 2, 8, 32 points",
-        ),
+        holds(errors[True][0] > 2 * errors[True][2],
+            f"no step of training: RMSE {listed(errors[True])} from 2, 8, 32 points"),
         control(errors[False][2] > 2 * errors[True][2], f"weights that saw no task: {listed(errors[False])}"),
-    ]
+    ]  # fmt: skip
 
 
 @true_if(
@@ -136,12 +132,10 @@ def inputs_only():
     task, model = toy(), CNP(hidden=16, rng=generator())
     other = replace(task, target_y=task.target_y + 1)
     return [
-        holds(
-            (answer(model, task) == answer(model, other)).all(),
-            "other target outputs: the same prediction, bit for bit",
-        ),
+        holds((answer(model, task) == answer(model, other)).all(),
+            "other target outputs: the same prediction, bit for bit"),
         control(raw(model.loss(task)) != raw(model.loss(other)), "training needs them: the loss is another"),
-    ]
+    ]  # fmt: skip
 
 
 @false(
@@ -176,16 +170,12 @@ def low_cost():
     degrees = [growth.counted(name)["degree"] for name in counts]
     few, many = ([growth.at(of, size) / 1e6 for of in counts.values()] for size in (100, 1000))
     return [
-        holds(
-            degrees[0] == 1 and many[0] < 0.1 * min(many[1:]),
-            f"CNP: in proportion to M; {many[0]:.0f} million for M = 1000",
-        ),
-        control(
-            degrees[1:] == [2, 3],
-            f"TNP-D: to M², {many[1]:.0f} million; exact posterior: to M³, {many[2]:.0f} million",
-        ),
+        holds(degrees[0] == 1 and many[0] < 0.1 * min(many[1:]),
+            f"CNP: in proportion to M; {many[0]:.0f} million for M = 1000"),
+        control(degrees[1:] == [2, 3],
+            f"TNP-D: to M², {many[1]:.0f} million; exact posterior: to M³, {many[2]:.0f} million"),
         fails(few[2] < few[0], f"M = 100: CNP {few[0]:.1f}, exact posterior {few[2]:.1f} million"),
-    ]
+    ]  # fmt: skip
 
 
 @true_if(
@@ -206,12 +196,10 @@ def cnp_paths():
         holds(abs(alone) < 0.05, f"each target by itself: correlation of neighbours {abs(alone):.1f}"),
         fails(chained > 0.3, f"by the chain rule, with the same weights: {chained:.2f}"),
         control(exact > 1.5 * chained, f"exact posterior: {exact:.2f}"),
-        holds(
-            of_chained > 1.3 * of_exact,
+        holds(of_chained > 1.3 * of_exact,
             f"by the chain rule too draws are ragged: steps between neighbours {of_chained / of_exact:.1f} times those "
-            "of the exact posterior",
-        ),
-    ]
+            "of the exact posterior"),
+    ]  # fmt: skip
 
 
 @true_if(
@@ -307,15 +295,11 @@ def underfitting():
     again = {n: calibration.misfit(open_trained(n).model, tasks, 32, seed=1) for n in ("np", "cnp", "tnpd", "canp")}
     misfit = {name: figures[name]["misfit"] for name in again}
     return [
-        holds(
-            min(again["np"], misfit["np"]) > 8,
-            f"RMSE at context points over the exact posterior's: NP {misfit['np']:.0f}, CNP {misfit['cnp']:.0f}",
-        ),
-        control(
-            max(again["tnpd"], misfit["tnpd"]) < 3 and again["canp"] < 6,
-            f"with attention: CANP {misfit['canp']:.1f}, TNP-D {misfit['tnpd']:.1f}",
-        ),
-    ]
+        holds(min(again["np"], misfit["np"]) > 8,
+            f"RMSE at context points over the exact posterior's: NP {misfit['np']:.0f}, CNP {misfit['cnp']:.0f}"),
+        control(max(again["tnpd"], misfit["tnpd"]) < 3 and again["canp"] < 6,
+            f"with attention: CANP {misfit['canp']:.1f}, TNP-D {misfit['tnpd']:.1f}"),
+    ]  # fmt: skip
 
 
 @true_if(
@@ -330,19 +314,13 @@ def overconfidence():
     inside, outside = (calibration.held(model, tnp(kernel), 32, seed=1)[90][0] for kernel in ("rbf", "periodic"))
     part = {name: figures[name]["90 % periodic"][0] for name in ("anp", "canp", "tnpd", "cnp")}
     return [
-        fails(
-            abs(figures["anp"]["90 %"][0] - 90) < 3 and abs(inside - 90) < 8,
-            f"on its own task {figures['anp']['90 %'][0]:.0f} % of targets are in ANP's 90 % interval",
-        ),
-        holds(
-            part["anp"] < 60 and outside < 65,
-            f"on periodic functions {part['anp']:.0f} %, of CANP {part['canp']:.0f} %",
-        ),
-        control(
-            part["cnp"] > part["tnpd"] > part["anp"] + 10,
-            f"of TNP-D {part['tnpd']:.0f} %, of CNP without attention {part['cnp']:.0f} %",
-        ),
-    ]
+        fails(abs(figures["anp"]["90 %"][0] - 90) < 3 and abs(inside - 90) < 8,
+            f"on its own task {figures['anp']['90 %'][0]:.0f} % of targets are in ANP's 90 % interval"),
+        holds(part["anp"] < 60 and outside < 65,
+            f"on periodic functions {part['anp']:.0f} %, of CANP {part['canp']:.0f} %"),
+        control(part["cnp"] > part["tnpd"] > part["anp"] + 10,
+            f"of TNP-D {part['tnpd']:.0f} %, of CNP without attention {part['cnp']:.0f} %"),
+    ]  # fmt: skip
 
 
 @not_reproduced(
@@ -368,20 +346,14 @@ def sequential_decisions():
     chance, exact = regret[decisions.RANDOM], regret[decisions.EXACT]
     vectors = [regret[name] for name in ("cnp", "np")]
     return [
-        fails(
-            max(anp, regret["canp"][0]) < 0.4 * chance[0] and anp < 1.3 * max(tnpd, regret["tetnp"][0]),
+        fails(max(anp, regret["canp"][0]) < 0.4 * chance[0] and anp < 1.3 * max(tnpd, regret["tetnp"][0]),
             f"optimisation: ANP {of_anp}, CANP {regret['canp'][0]:.1f}, TNP-D {of_tnpd}, TE-TNP "
-            f"{regret['tetnp'][0]:.1f}, exact posterior {exact[0]:.1f}",
-        ),
-        fails(
-            anp_bandit < 0.4 * chance[1] and anp_bandit < 1.1 * tnpd_bandit,
-            f"bandit: ANP {anp_bandit:.1f}, TNP-D {tnpd_bandit:.1f}, exact posterior {exact[1]:.1f}",
-        ),
-        control(
-            min(v[0] for v in vectors) > chance[0] and of_cnp > of_exact,
-            f"CNP {vectors[0][0]:.1f}, NP {vectors[1][0]:.1f} in optimisation: worse than at random, {chance[0]:.1f}",
-        ),
-    ]
+            f"{regret['tetnp'][0]:.1f}, exact posterior {exact[0]:.1f}"),
+        fails(anp_bandit < 0.4 * chance[1] and anp_bandit < 1.1 * tnpd_bandit,
+            f"bandit: ANP {anp_bandit:.1f}, TNP-D {tnpd_bandit:.1f}, exact posterior {exact[1]:.1f}"),
+        control(min(v[0] for v in vectors) > chance[0] and of_cnp > of_exact,
+            f"CNP {vectors[0][0]:.1f}, NP {vectors[1][0]:.1f} in optimisation: worse than at random, {chance[0]:.1f}"),
+    ]  # fmt: skip
 
 
 @true(
@@ -422,14 +394,11 @@ def product_of_conditionals():
         two = [raw(model.joint_log_prob(t)) for t in (task, moved)]
     chained = factors(process, task)
     return [
-        holds(
-            chained < 1e-9 and exact < 1e-9, "exact posterior: the product is the joint density in any order, to 1e-9"
-        ),
-        fails(
-            largest(two[0] - two[1]) > 1e-3,
-            f"TNP-A: log p of two orders differs by up to {largest(two[0] - two[1]):.2f}",
-        ),
-    ]
+        holds(chained < 1e-9 and exact < 1e-9,
+            "exact posterior: the product is the joint density in any order, to 1e-9"),
+        fails(largest(two[0] - two[1]) > 1e-3,
+            f"TNP-A: log p of two orders differs by up to {largest(two[0] - two[1]):.2f}"),
+    ]  # fmt: skip
 
 
 def factors(process, task: Task) -> float:
@@ -458,11 +427,10 @@ def gaussian_conditionals():
     second = draws[:, 0, 1, 0].astype(float)
     standard = ((draws - raw(conditional.mean)) / raw(conditional.std))[:, 0, 1, 0].astype(float)
     return [
-        holds(
-            abs(kurtosis(standard)) < 0.5, "given the first, the second is Gaussian: excess kurtosis below .3 in size"
-        ),
+        holds(abs(kurtosis(standard)) < 0.5,
+            "given the first, the second is Gaussian: excess kurtosis below .3 in size"),
         fails(kurtosis(second) > 0.6, f"by itself it is not: {kurtosis(second):.1f}"),
-    ]
+    ]  # fmt: skip
 
 
 def kurtosis(x: np.ndarray) -> float:
@@ -510,13 +478,11 @@ def target_equivariance():
     with no_grad():
         joint = largest(chain.joint_log_prob(moved) - chain.joint_log_prob(task))
     return [
-        fails(
-            largest(after - before) > 0.01,
-            f"they change, by up to {largest(after - before):.2f} at a place of the list",
-        ),
+        fails(largest(after - before) > 0.01,
+            f"they change, by up to {largest(after - before):.2f} at a place of the list"),
         control(largest(after - np.roll(before, -1, 1)) < 1e-13, "they are the same ones, shifted by one, to 1e-13"),
         fails(joint > 1e-4, f"TNP-A: log p of all targets changes by {joint:.4f}"),
-    ]
+    ]  # fmt: skip
 
 
 @true_if(
@@ -621,10 +587,9 @@ def mask_is_needed():
 
     return [
         holds(leak(mask) == 0, "under the mask no padded token depends on the y that it is to predict, to the bit"),
-        control(
-            leak(open_mask) > 0.01, f"without it they move by up to {leak(open_mask):.2f} with that y: it is copied"
-        ),
-    ]
+        control(leak(open_mask) > 0.01,
+            f"without it they move by up to {leak(open_mask):.2f} with that y: it is copied"),
+    ]  # fmt: skip
 
 
 @true_if(
@@ -639,11 +604,9 @@ def who_attends_to_whom():
     real, padded = mask[2:5, 2:5], mask[5:, 2:5]
     before, own = np.tri(3, k=-1, dtype=bool), np.eye(3, dtype=bool)
     return [
-        holds(
-            mask[:2, :2].all() and not mask[:2, 2:].any() and mask[2:, :2].all(),
-            "context tokens attend to all of the context and to nothing else, targets to all of it",
-        ),
+        holds(mask[:2, :2].all() and not mask[:2, 2:].any() and mask[2:, :2].all(),
+            "context tokens attend to all of the context and to nothing else, targets to all of it"),
         holds((padded == before).all(), "a padded target attends to the real ones before it"),
         fails((real == (before | own)).all(), "a real target to itself besides those before it"),
         control(not mask[:, 5:].any(), "nothing attends to a padded target, not even itself"),
-    ]
+    ]  # fmt: skip

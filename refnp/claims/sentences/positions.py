@@ -25,11 +25,9 @@ def words_as_vectors():
     near = np.linalg.norm(table[:500] - table[500:], axis=-1)
     return [
         holds(off.min() > 0.1, f"1000 words at random: all pairs of vectors are at least {off.min():.2f} apart"),
-        fails(
-            abs(near.mean() / off.mean() - 1) < 0.05,
-            "before training distances say nothing: the mean over any 500 pairs is that over all, to 5 %",
-        ),
-    ]
+        fails(abs(near.mean() / off.mean() - 1) < 0.05,
+            "before training distances say nothing: the mean over any 500 pairs is that over all, to 5 %"),
+    ]  # fmt: skip
 
 
 @true_if(
@@ -121,13 +119,11 @@ def longer_sentences():
     except (IndexError, ValueError):
         refused = True
     return [
-        holds(
-            (sinusoidal(np.arange(1000), 8)[:50] == sinusoidal(np.arange(50), 8)).all(),
-            "1000 words: the first 50 rows are those of 50 words, bit for bit",
-        ),
+        holds((sinusoidal(np.arange(1000), 8)[:50] == sinusoidal(np.arange(50), 8)).all(),
+            "1000 words: the first 50 rows are those of 50 words, bit for bit"),
         control(learned(x[:50]).shape == (50, 8), "a learned table of 50 rows encodes 50 words"),
         fails(refused, "it refuses 60"),
-    ]
+    ]  # fmt: skip
 
 
 @true_if(

@@ -70,11 +70,9 @@ def sequence_to_sequence():
     return [
         holds(model(source, target).shape == (1, 4, 9), "3 words in, 4 words out: logits (1, 4, 9)"),
         holds(first > 0.01, f"another third word changes the encoder's first row by up to {first:.2f}"),
-        control(
-            moved[0] > 0.01 and moved[1] == 0,
-            f"it changes logits by up to {moved[0]:.2f}; with attention to the source hidden, not one bit",
-        ),
-    ]
+        control(moved[0] > 0.01 and moved[1] == 0,
+            f"it changes logits by up to {moved[0]:.2f}; with attention to the source hidden, not one bit"),
+    ]  # fmt: skip
 
 
 @true(
@@ -99,11 +97,9 @@ def words_in_parallel():
     chains, others = ([count(n) for n in (8, 16, 32)] for count in (encoder, recurrent))
     return [
         holds(len(set(chains)) == 1, f"two encoder layers over 8, 16, 32 words: chains of {whole(chains)} operations"),
-        control(
-            others[2] - others[1] == 2 * (others[1] - others[0]) > 0,
-            f"a recurrent network: {whole(others)}",
-        ),
-    ]
+        control(others[2] - others[1] == 2 * (others[1] - others[0]) > 0,
+            f"a recurrent network: {whole(others)}"),
+    ]  # fmt: skip
 
 
 def whole(numbers) -> str:
@@ -180,11 +176,9 @@ def identical_layers():
     both = sum(p.size for p in model.parameters())
     return [
         holds({k: v.shape for k, v in first.items()} == {k: v.shape for k, v in second.items()}, "the same shapes"),
-        fails(
-            both == 2 * one and any((first[name] != second[name]).any() for name in first),
-            f"other weights: two layers have {both} parameters, one has {one}",
-        ),
-    ]
+        fails(both == 2 * one and any((first[name] != second[name]).any() for name in first),
+            f"other weights: two layers have {both} parameters, one has {one}"),
+    ]  # fmt: skip
 
 
 @true_if(
@@ -226,14 +220,12 @@ def layer_norm_rows():
     normal, printed, small_rows = layer_norm(x), layer_norm(x, eps=0.0), layer_norm(0.003 * x)
     constant = layer_norm(np.full((1, 32), 7.0), eps=0.0)
     return [
-        holds(
-            largest(printed.mean(-1)) < 1e-14 and largest(printed.std(-1) - 1) < 1e-14,
-            "ε = 0: mean 0 and deviation 1 to 1e-14",
-        ),
+        holds(largest(printed.mean(-1)) < 1e-14 and largest(printed.std(-1) - 1) < 1e-14,
+            "ε = 0: mean 0 and deviation 1 to 1e-14"),
         holds(largest(normal.std(-1) - 1) < 1e-4, "ε = 1e-5, rows of size 1: deviation 1 to 1e-4"),
         fails(small_rows.std(-1).max() < 0.9, f"rows of size .003: deviation {small_rows.std(-1).mean():.2f}"),
         fails((constant == 0).all(), "a constant row: deviation 0"),
-    ]
+    ]  # fmt: skip
 
 
 @true_if(
@@ -252,11 +244,9 @@ def previous_positions():
     return [
         holds(not changed[:3].any() and changed[4:].all(), "another token 4 of 6 changes no output before it"),
         fails(changed[3], "it changes its own output"),
-        control(
-            (strict[0] == 0).all() and (strict[1] == x[0]).all(),
-            "previous positions alone: the first token has none, output 0",
-        ),
-    ]
+        control((strict[0] == 0).all() and (strict[1] == x[0]).all(),
+            "previous positions alone: the first token has none, output 0"),
+    ]  # fmt: skip
 
 
 @true(
@@ -306,11 +296,10 @@ def cross_attention():
     encoder, own, cross = (w.shape[-2:] for w in weights)
     swapped = attention_with_weights(*drawn((3, 8), (4, 8), (4, 8)))[1].shape
     return [
-        holds(
-            (encoder, own, cross) == ((3, 3), (4, 4), (4, 3)), "3 words read, 4 written: weights (3, 3), (4, 4), (4, 3)"
-        ),
+        holds((encoder, own, cross) == ((3, 3), (4, 4), (4, 3)),
+            "3 words read, 4 written: weights (3, 3), (4, 4), (4, 3)"),
         control(swapped == (3, 4), "with the roles exchanged they are (3, 4)"),
-    ]
+    ]  # fmt: skip
 
 
 @true('the softmax generates a "probability distribution over the output vocabulary"', "Sivaraya (2023) 1.6")
@@ -423,11 +412,9 @@ def one_source_word():
     as_printed = largest(model(first[:, :1], start) - model(last[:, :1], start))
     return [
         fails(as_printed == 0, "as printed, the first word is written without any other word of the source"),
-        control(
-            whole_pass > 0.01,
-            f"given the whole sentence, its last word changes the first logits by up to {whole_pass:.2f}",
-        ),
-    ]
+        control(whole_pass > 0.01,
+            f"given the whole sentence, its last word changes the first logits by up to {whole_pass:.2f}"),
+    ]  # fmt: skip
 
 
 @false(
@@ -476,14 +463,10 @@ def too_many_pixels():
         shares(28, 4),
     )
     return [
-        holds(
-            large / large_all > 0.6,
-            f"28 × 28 pixels: {large_all / 1e6:.0f} million multiply-adds, {large / large_all:.0%} in attention",
-        ),
+        holds(large / large_all > 0.6,
+            f"28 × 28 pixels: {large_all / 1e6:.0f} million multiply-adds, {large / large_all:.0%} in attention"),
         control(large_all / fewer_all > 40, f"patches of 4 × 4: {fewer_all / 1e6:.1f} million"),
-        fails(
-            small_one / small_all < 0.25,
+        fails(small_one / small_all < 0.25,
             f"8 × 8 pixels: {small_all / 1e6:.1f} million, {small_one / small_all:.0%} in attention; "
-            f"patches of 2 × 2: {patch_all / 1e6:.1f}",
-        ),
-    ]
+            f"patches of 2 × 2: {patch_all / 1e6:.1f}"),
+    ]  # fmt: skip
