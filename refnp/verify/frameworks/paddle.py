@@ -34,11 +34,7 @@ from refnp.verify.layers.matrices import DET
 from refnp.verify.layers.multi_head import maps_of
 from refnp.verify.layers.normalization import ONE_PASS
 from refnp.verify.layers.pooling import copied_where_it_stays
-from refnp.verify.layers.softmax import (
-    logsumexp_from_maximum,
-    printed_logsumexp,
-    printed_pullback,
-)
+from refnp.verify.layers.softmax import logsumexp_from_maximum, printed_logsumexp, printed_pullback
 from refnp.verify.layers.transformer_layers import DECODER_PARTS, ENCODER_PARTS, parts_of
 
 

@@ -62,24 +62,25 @@ def affine(module: Any, count: int, turned: Turned = np.ravel) -> dict[str, Part
     }
 
 
-def read_layer_norm(module: Any, x: Any) -> Reading:
-    """Over the last axes, which are one axis here."""
+def over_last(layer: Layer, module: Any, x: Any, eps: float, *names: str) -> Reading:
+    """A norm over the last axes, which are one axis here."""
     axes, count = len(module.normalized_shape), math.prod(module.normalized_shape)
     rows = lambda a: a.reshape(*a.shape[:-axes], count)
-    return Reading(
-        normalization.LAYER_NORM, {"x": Part(x, rows), **affine(module, count)}, {"eps": module.eps}, turned=rows
-    )
+    own = affine(module, count)
+    return Reading(layer, {"x": Part(x, rows), **{name: own[name] for name in names}}, {"eps": eps}, turned=rows)
+
+
+def read_layer_norm(module: Any, x: Any) -> Reading:
+    """With gain and shift."""
+    return over_last(normalization.LAYER_NORM, module, x, module.eps, "gain", "shift")
 
 
 def read_rms_norm(module: Any, x: Any) -> Reading:
-    """The same; without an ε it is the roundoff of the precision."""
+    """With a gain; without an ε it is the roundoff of the precision."""
     import torch
 
-    axes, count = len(module.normalized_shape), math.prod(module.normalized_shape)
-    rows = lambda a: a.reshape(*a.shape[:-axes], count)
     eps = torch.finfo(x.dtype).eps if module.eps is None else module.eps
-    parts = {"x": Part(x, rows), "gain": affine(module, count)["gain"]}
-    return Reading(normalization.RMS_NORM, parts, {"eps": eps}, turned=rows)
+    return over_last(normalization.RMS_NORM, module, x, eps, "gain")
 
 
 def read_group_norm(module: Any, x: Any) -> Reading:
@@ -336,13 +337,19 @@ def read_decoder_layer(
     return Reading(transformer.DECODER_LAYER, parts, options, turned=across)
 
 
+def of_axes(name: str, read: Callable[..., Reading]) -> dict[str, Callable[..., Reading]]:
+    """A reader of Conv1d, Conv2d and Conv3d."""
+    return {f"{name}{axes}d": read for axes in (1, 2, 3)}
+
+
+WINDOWS = ("kernel_size", "stride", "padding")
 READERS: dict[str, Callable[..., Reading]] = {
     "Linear": read_linear,
     "LayerNorm": read_layer_norm,
     "RMSNorm": read_rms_norm,
     "GroupNorm": read_group_norm,
-    **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"), read_batch_norm),
-    **dict.fromkeys(("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"), read_instance_norm),
+    **of_axes("BatchNorm", read_batch_norm),
+    **of_axes("InstanceNorm", read_instance_norm),
     "Embedding": read_embedding,
     "ReLU": elementwise(activations.RELU),
     "LeakyReLU": elementwise(activations.LEAKY_RELU, slope="negative_slope"),
@@ -354,24 +361,12 @@ READERS: dict[str, Callable[..., Reading]] = {
     "Tanh": elementwise(activations.TANH),
     "Softmax": along_axis(softmax.SOFTMAX),
     "LogSoftmax": along_axis(softmax.LOG_SOFTMAX),
-    **dict.fromkeys(("Conv1d", "Conv2d", "Conv3d"), read_convolution),
-    **dict.fromkeys(("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), read_convolution_transpose),
-    **dict.fromkeys(
-        ("MaxPool1d", "MaxPool2d", "MaxPool3d"),
-        windows(pooling.MAXIMUM, "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
-    ),
-    **dict.fromkeys(
-        ("AvgPool1d", "AvgPool2d", "AvgPool3d"),
-        windows(pooling.AVERAGE, "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"),
-    ),
-    **dict.fromkeys(
-        ("AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d"),
-        windows(pooling.ADAPTIVE_AVERAGE, "output_size"),
-    ),
-    **dict.fromkeys(
-        ("AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d"),
-        windows(pooling.ADAPTIVE_MAXIMUM, "output_size"),
-    ),
+    **of_axes("Conv", read_convolution),
+    **of_axes("ConvTranspose", read_convolution_transpose),
+    **of_axes("MaxPool", windows(pooling.MAXIMUM, *WINDOWS, "dilation", "ceil_mode")),
+    **of_axes("AvgPool", windows(pooling.AVERAGE, *WINDOWS, "ceil_mode", "count_include_pad")),
+    **of_axes("AdaptiveAvgPool", windows(pooling.ADAPTIVE_AVERAGE, "output_size")),
+    **of_axes("AdaptiveMaxPool", windows(pooling.ADAPTIVE_MAXIMUM, "output_size")),
     "MultiheadAttention": read_multi_head,
     "TransformerEncoderLayer": read_encoder_layer,
     "TransformerDecoderLayer": read_decoder_layer,

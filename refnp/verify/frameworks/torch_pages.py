@@ -47,11 +47,6 @@ def variance(x: Any, axis: Any = None, correction: Any = None, keepdims: bool = 
     return ag.sum(away * away, axis=axis, keepdims=keepdims) / float(count)
 
 
-def deviation(x: Any, axis: Any = None, correction: Any = None, keepdims: bool = False) -> Any:
-    """The root of the variance."""
-    return ag.sqrt(variance(x, axis, correction, keepdims))
-
-
 def length(x: Any, order: float = 2, axis: Any = None, keepdims: bool = False) -> Any:
     """‖x‖ of order 2, 1 or ∞."""
     size = ag.absolute(x)
@@ -127,11 +122,6 @@ def written(x: Any, places: np.ndarray, values: Any, mode: str) -> Any:
     return ag.reshape(flat, x.shape)
 
 
-def ordered(x: Any, axis: int = -1, places: Any = None) -> Any:
-    """The elements that were chosen along an axis."""
-    return ag.take_along_axis(x, places, axis)
-
-
 def products_of_groups(x: Any, weights: Any, ends: Any = None) -> Any:
     """The rows of each group by the weight of the group."""
     if ends is None or x.ndim != 2:
@@ -152,11 +142,6 @@ def complex_product(x: Any, y: Any) -> Any:
     """(a + ib)(c + id); the last axis holds both parts."""
     a, b, c, d = x[..., 0], x[..., 1], y[..., 0], y[..., 1]
     return ag.stack([a * c - b * d, a * d + b * c], -1)
-
-
-def same(x: Any) -> Any:
-    """The numbers as they are: another type rounds, which is an error of the model and not of refnp's."""
-    return x
 
 
 POOLED = "x size stride padding dilation ceil_mode"
@@ -193,7 +178,7 @@ PAGES: dict[str, tuple[Callable, str]] = {
     "amin": (ag.min, "x axis keepdims"),
     "logsumexp": (ag.logsumexp, "x axis keepdims"),
     "var": (variance, "x axis correction keepdims"),
-    "std": (deviation, "x axis correction keepdims"),
+    "std": (lambda x, **axes: ag.sqrt(variance(x, **axes)), "x axis correction keepdims"),
     "linalg_vector_norm": (length, "x order axis keepdims _"),
     "_cdist_forward": (distances, "x y order mode"),
     "cumsum": (ag.cumsum, "x axis _"),
@@ -218,7 +203,8 @@ PAGES: dict[str, tuple[Callable, str]] = {
     **dict.fromkeys(("adaptive_max_pool2d", "adaptive_max_pool3d"), (layers.adaptive_max_pool, "x size")),
     **dict.fromkeys(("scatter_add", "index_add"), (added_along, "x axis indices terms alpha")),
     **dict.fromkeys(("index_put", "_unsafe_index_put", "_index_put_impl"), (put, "x indices values accumulate _")),
-    **dict.fromkeys(("_to_copy", "convert_element_type"), (same, "x _ _ _ _ _ _")),
+    # another type rounds, which is an error of the model and not of refnp's
+    **dict.fromkeys(("_to_copy", "convert_element_type"), (lambda x: x, "x _ _ _ _ _ _")),
     "_grouped_mm": (products_of_groups, "x weights ends"),
     "max": (ag.max, "x"),
     "min": (ag.min, "x"),

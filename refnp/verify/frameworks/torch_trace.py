@@ -17,7 +17,7 @@ from refnp import autograd as ag
 from refnp.autograd.tensor import Tensor
 from refnp.verify.frameworks.torch_memory import Memory, has_floats, is_tensor, memory_of, outside, real_of, tensors_of
 from refnp.verify.frameworks.torch_modules import READERS, NoEquationError, Part, Reading, kind_of
-from refnp.verify.frameworks.torch_pages import CHOSEN, DECIDED, MOVED, PAGES, VALUES, NotTracedError, ordered
+from refnp.verify.frameworks.torch_pages import CHOSEN, DECIDED, MOVED, PAGES, VALUES, NotTracedError
 from refnp.verify.frameworks.torch_run import (
     arguments_of,
     array_of,
@@ -288,8 +288,8 @@ def written_down(number: float) -> Any:
 def chosen(x: Any, axis: int, places: np.ndarray, keeps_axis: bool) -> Any:
     """The elements of x at the places that were chosen along an axis."""
     if keeps_axis:
-        return ordered(x, axis, places)
-    return ag.squeeze(ordered(x, axis, np.expand_dims(places, axis)), axis)
+        return ag.take_along_axis(x, places, axis)
+    return ag.squeeze(ag.take_along_axis(x, np.expand_dims(places, axis), axis), axis)
 
 
 def drawn(function: Any) -> bool:
