@@ -20,13 +20,14 @@ Transcription: tests/transcriptions/neural_processes.py.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.autograd.tensor import Array, Tensor
 from refnp.kernels.attention import one_over_root
 from refnp.layers.activation import relu
 from refnp.layers.attention import attention
@@ -36,9 +37,16 @@ from refnp.layers.linear import MLP, Linear
 from refnp.layers.masks import without_unread
 from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, split_heads
-from refnp.models.checks import check_deviation, check_floor, check_positive_counts
+from refnp.models.checks import check_positive_counts
 from refnp.models.latent import LatentModel
-from refnp.models.neural_process import NeuralProcess, SetEncoder, at_every, for_every_query, normal_of
+from refnp.models.neural_process import (
+    ByRepresentation,
+    NeuralProcess,
+    SetEncoder,
+    at_every,
+    for_every_query,
+    normal_of,
+)
 
 
 class AttentionBlock(Module):
@@ -107,25 +115,22 @@ class CrossEncoder(Module):
         return self.cross_attention(self.place(target_x), self.place(context_x), values, allowed)
 
 
-class CANP(NeuralProcess):
-    """The attentive CNP: beside the mean r over the context, what each target finds there itself, r_n.
+class Attentive(NeuralProcess):
+    """What CANP and ANP have in common: what each target finds in the context itself, r_n, beside one vector for all.
 
-    Shapes: contexts (B, M, dx) and (B, M, dy), targets (B, N, dx), mask (B, M) → Normal of (B, N, dy).
+    A subclass says in `_add_vector` which vector that is.
 
-    dx, dy: the sizes of x and of y.
     hidden, heads: the width of all hidden layers, and the heads of attention.
     depth: the number of linear maps of (x, y), of which the last two are a self-attention block.
     query_depth, after: the number of linear maps of x, and of those after the mean.
     decoder: the number of linear maps of the last MLP.
-    floor: the least σ, f in σ = f + (1 − f) log(1 + eˢ); at least 0, below 1.
     scaling: "head", scores over √(width of a head), or "features", over √(width of all heads).
     activation: between the linear maps.
     before: the depth of the path with the mean, where it is another than `depth`, that of the values for attention.
-    deviation: how σ comes from s and the floor, "softplus" as above, "exp" or "softplus_variance", see `normal_of`.
-
-    CANP(floor=0.1, scaling="features") is the baseline of TNP-pytorch.
-    Raises ValueError for depths below 3, counts below 1, a floor outside [0, 1), another scaling or deviation.
+    Raises ValueError for depths below 3, counts below 1, or another scaling.
     """
+
+    _add_vector: Callable
 
     def __init__(
         self,
@@ -138,35 +143,37 @@ class CANP(NeuralProcess):
         query_depth: int = 2,
         after: int = 2,
         decoder: int = 3,
-        floor: float = 0.0,
         scaling: str = "head",
         activation: Callable = relu,
         before: int | None = None,
-        deviation: str = "softplus",
         rng: np.random.Generator,
+        **options: Any,
     ):
-        super().__init__(dx, dy)
-        check_floor(type(self).__name__, floor)
-        check_deviation(type(self).__name__, deviation)
+        super().__init__(dx, dy, **options)
         before = depth if before is None else before
         check_depths(type(self).__name__, depth=depth, before=before)
         check_positive_counts(type(self).__name__, query_depth=query_depth, after=after, decoder=decoder)
+        like: dict[str, Any] = {"activation": activation, "rng": rng}
         self.cross_encoder = CrossEncoder(
-            dx, dy, hidden, heads, depth=depth, query_depth=query_depth, scaling=scaling, activation=activation, rng=rng
+            dx, dy, hidden, heads, depth=depth, query_depth=query_depth, scaling=scaling, **like
         )
         block = AttentionBlock(hidden, heads, scaling=scaling, rng=rng)
-        self.encoder = SetEncoder(
-            dx + dy, hidden, hidden, before=before - 2, after=after, attention=block, activation=activation, rng=rng
-        )
-        self.decoder = MLP([2 * hidden + dx, *[hidden] * (decoder - 1), 2 * dy], activation=activation, rng=rng)
-        self.floor, self.deviation = floor, deviation
+        of_set = partial(SetEncoder, dx + dy, hidden, before=before - 2, after=after, attention=block, **like)
+        last = [*[hidden] * (decoder - 1), 2 * dy]
+        self._add_vector(hidden, of_set, lambda features: MLP([hidden + features + dx, *last], **like))
 
-    def __call__(
-        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
-    ) -> Normal:
-        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
-        r = self.represent(context_x, context_y, mask, target_x)  # (B, N, F)
-        return normal_of(self.decoder(ag.concatenate([r, target_x], -1)), self.floor, self.deviation)
+
+class CANP(Attentive, ByRepresentation):
+    """The attentive CNP: beside the mean r over the context, what each target finds there itself, r_n.
+
+    Shapes: contexts (B, M, dx) and (B, M, dy), targets (B, N, dx), mask (B, M) → Normal of (B, N, dy).
+    Options: those of `Attentive` and of `ByRepresentation`.
+
+    CANP(floor=0.1, scaling="features") is the baseline of TNP-pytorch.
+    """
+
+    def _add_vector(self, hidden: int, set_encoder: Callable, decoder: Callable) -> None:
+        self.encoder, self.decoder = set_encoder(hidden), decoder(hidden)
 
     def represent(
         self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
@@ -205,10 +212,9 @@ class AttnCNP(NeuralProcess):
         self.decoder = MLP([dx + hidden, hidden, hidden, 2 * dy], rng=rng)
         self.heads = heads
 
-    def __call__(
-        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
+    def _predicted(
+        self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
     ) -> Normal:
-        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         query, key = self.place(target_x), self.place(context_x)  # (B, N, F), (B, M, F)
         value = self.value(ag.concatenate([context_x, context_y], -1))  # (B, M, F)
         maps = (self.query_map, query), (self.key_map, key), (self.value_map, value)
@@ -220,58 +226,23 @@ class AttnCNP(NeuralProcess):
         return normal_of(self.decoder(ag.concatenate([target_x, r], -1)))
 
 
-class ANP(LatentModel):
+class ANP(Attentive, LatentModel):
     """The attentive neural process: a latent z for what the context leaves open, and what each target finds there.
 
     Its answer is a Mixture over draws of z.
 
-    dx, dy: the sizes of x and of y.
-    hidden, heads: the width of all hidden layers, and the heads of attention.
     latent: L, the width of z.
-    depth: the number of linear maps of (x, y), of which the last two are a self-attention block.
-    query_depth, after: the number of linear maps of x, and of those after the mean.
-    decoder: the number of linear maps of the last MLP.
-    scaling: "head", scores over √(width of a head), or "features", over √(width of all heads).
-    activation: between the linear maps.
-    before: the depth of the latent path, where it is another than `depth`, that of the values for attention.
-    Other options: those of `LatentModel`.
+    Other options: those of `Attentive` and of `LatentModel`.
 
     ANP(floor=0.1, latent_floor=0.1, scaling="features") is the baseline of TNP-pytorch.
-    Raises ValueError for depths below 3, counts below 1, floors outside [0, 1), or another scaling, bound, deviation or
-    objective.
     """
 
-    def __init__(
-        self,
-        dx: int = 1,
-        dy: int = 1,
-        *,
-        hidden: int = 128,
-        latent: int = 128,
-        heads: int = 8,
-        depth: int = 4,
-        query_depth: int = 2,
-        after: int = 2,
-        decoder: int = 3,
-        scaling: str = "head",
-        activation: Callable = relu,
-        before: int | None = None,
-        rng: np.random.Generator,
-        **options: Any,
-    ):
+    def __init__(self, dx: int = 1, dy: int = 1, *, latent: int = 128, **options: Any):
+        self.width = latent
         super().__init__(dx, dy, **options)
-        before = depth if before is None else before
-        check_depths(type(self).__name__, depth=depth, before=before)
-        check_positive_counts(type(self).__name__, query_depth=query_depth, after=after, decoder=decoder)
-        self.cross_encoder = CrossEncoder(
-            dx, dy, hidden, heads, depth=depth, query_depth=query_depth, scaling=scaling, activation=activation, rng=rng
-        )
-        block = AttentionBlock(hidden, heads, scaling=scaling, rng=rng)
-        self.latent_encoder = SetEncoder(
-            dx + dy, hidden, 2 * latent, before=before - 2, after=after, attention=block, activation=activation, rng=rng
-        )
-        sizes = [hidden + latent + dx, *[hidden] * (decoder - 1), 2 * dy]
-        self.decoder = MLP(sizes, activation=activation, rng=rng)
+
+    def _add_vector(self, hidden: int, set_encoder: Callable, decoder: Callable) -> None:
+        self.latent_encoder, self.decoder = set_encoder(2 * self.width), decoder(self.width)
 
     def represent(
         self, context_x: Array | Tensor, pairs: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor

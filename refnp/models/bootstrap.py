@@ -8,9 +8,9 @@
 What the context leaves open shows in how the S predictions differ, as a latent variable does it in an NP, but without
 its assumption of a normal z. r is the representation of a CNP (BNP) or of a CANP (BANP), and the decoder has one more
 linear map without bias, the adaptation layer: to the hidden numbers of its first map, of r(C) and x_n, it adds W r(Ĉ).
-Without it the model predicts by itself, `plain`: so in step 1, and in half of the loss. The values that steps 1 to 3
-make are constants for gradients, of parameters and of data. Their places are x_m itself: in step 4 gradients of x flow
-through Ĉ as through C, unless `constant_places`. Gradients of parameters are the same in both.
+Without it the model predicts by itself, `plain`: so in step 1, and in half of the loss. The values that steps 1 to
+3 make are constants for gradients, of parameters and of data. Their places are x_m itself: in step 4 gradients of x
+flow through Ĉ as through C, unless `constant_places`. Gradients of parameters are the same in both.
 
 Draws come from a generator. They choose points by their number, so a context in another order gets other draws: the
 ensemble changes, its distribution does not. With draws that go along nothing changes.
@@ -21,7 +21,6 @@ are constants for gradients, `constant_places=True` here.
 Transcription: tests/transcriptions/neural_processes.py.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,14 +29,14 @@ from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import Normal
-from refnp.layers.linear import MLP, Linear
+from refnp.layers.linear import Linear
 from refnp.layers.mixture import Mixture
 from refnp.layers.module import on_tape
 from refnp.models.attentive import CANP
 from refnp.models.chain_rule import repeated
 from refnp.models.checks import check_positive_counts
 from refnp.models.latent import joined_points
-from refnp.models.neural_process import CNP, NeuralProcess, mean_of_present, normal_of
+from refnp.models.neural_process import CNP, ByRepresentation, mean_of_present, normal_of
 
 if TYPE_CHECKING:
     from refnp.tasks import Task
@@ -47,7 +46,7 @@ OBJECTIVES = ("targets", "tnp_pytorch")
 Draws = tuple[Array, Array]  # integers (S, B, M): of pairs, and of residuals
 
 
-class Bootstrapping(NeuralProcess):
+class Bootstrapping(ByRepresentation):
     """What BNP and BANP have in common, beside the model they are made of, which gives `represent` and `decoder`.
 
     samples: S, the number of bootstrap contexts in a call; loss_samples: in the loss.
@@ -56,11 +55,6 @@ class Bootstrapping(NeuralProcess):
     Other options: those of the model.
     Raises ValueError for counts below 1 or another objective.
     """
-
-    decoder: MLP
-    represent: Callable
-    floor: float
-    deviation: str
 
     def __init__(
         self,
@@ -128,8 +122,7 @@ class Bootstrapping(NeuralProcess):
         self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
     ) -> Normal:
         """The prediction without a bootstrap, (B, N, dy), for sets as `self.sets` returns them."""
-        r = self.represent(context_x, context_y, mask, target_x)
-        return normal_of(self.decoder(ag.concatenate([r, target_x], -1)), self.floor, self.deviation)
+        return self._predicted(context_x, context_y, mask, target_x)
 
     def predictions(
         self,
@@ -206,7 +199,7 @@ class Bootstrapping(NeuralProcess):
             return raw(self(*self.inputs(task), samples=samples, rng=rng).components.mean)
 
 
-class BNP(Bootstrapping, CNP):  # type: ignore[misc]  # a mixture where a CNP has a Normal
+class BNP(Bootstrapping, CNP):
     """The bootstrapping neural process: an ensemble of CNPs. Its answer is a Mixture over bootstrap contexts.
 
     Shapes: contexts (B, M, dx) and (B, M, dy), targets (B, N, dx), mask (B, M) → Mixture, elements (B, N, dy), the
@@ -218,7 +211,7 @@ class BNP(Bootstrapping, CNP):  # type: ignore[misc]  # a mixture where a CNP ha
     """
 
 
-class BANP(Bootstrapping, CANP):  # type: ignore[misc]  # a mixture where a CANP has a Normal
+class BANP(Bootstrapping, CANP):
     """The bootstrapping attentive neural process: an ensemble of CANPs, a Mixture over bootstrap contexts.
 
     Shapes: contexts (B, M, dx) and (B, M, dy), targets (B, N, dx), mask (B, M) → Mixture, elements (B, N, dy), the

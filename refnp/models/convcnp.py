@@ -274,13 +274,7 @@ class ConvCNP(NeuralProcess):
         return cls(network, dx=dx, dy=dy, **options, rng=rng)
 
     def __call__(
-        self,
-        context_x: Any,
-        context_y: Any,
-        target_x: ArrayLike,
-        context_mask: Any = None,
-        *,
-        grid: Grid | None = None,
+        self, context_x: Any, context_y: Any, target_x: ArrayLike, context_mask: Any = None, *, grid: Grid | None = None
     ) -> Normal:
         """The predictions at the targets, by way of the grid around the data, or of a given one."""
         return self.head.normal(self.answers(context_x, context_y, target_x, context_mask, grid))

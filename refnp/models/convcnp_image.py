@@ -152,10 +152,9 @@ class OnPixels(NeuralProcess):
         check_positive_counts("OnPixels", height=height, width=width)
         self.model, self.height, self.width = model, height, width
 
-    def __call__(
-        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: Array | None = None
+    def _predicted(
+        self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
     ) -> Normal:
-        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         which = np.arange(self.height * self.width)[:, None] == self._pixels("context_x", context_x, mask)[:, None]
         which &= mask[:, None]  # (B, P, M)
         if (which.sum(-1) > 1).any():

@@ -73,13 +73,7 @@ class ConvGNP(JointNormal, ConvCNP):
         return super().bruinsma(channels, rank=rank, **options)
 
     def __call__(  # type: ignore[override]  # a joint distribution where a ConvCNP has marginal ones
-        self,
-        context_x: Any,
-        context_y: Any,
-        target_x: ArrayLike,
-        context_mask: Any = None,
-        *,
-        grid: Grid | None = None,
+        self, context_x: Any, context_y: Any, target_x: ArrayLike, context_mask: Any = None, *, grid: Grid | None = None
     ) -> LowRankNormal:
         """The prediction at the targets, by way of the grid around the data, or of a given one."""
         values = self.answers(context_x, context_y, target_x, context_mask, grid)  # (B, N, C)

@@ -28,13 +28,12 @@ from refnp import autograd as ag
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.activation import relu, sigmoid
+from refnp.layers.activation import sigmoid
 from refnp.layers.distributions import Normal, kl_divergence
-from refnp.layers.linear import MLP
 from refnp.layers.mixture import Mixture, log_mean_exp
 from refnp.layers.module import on_tape
 from refnp.models.checks import check_deviation, check_floor, check_positive_counts
-from refnp.models.neural_process import NeuralProcess, SetEncoder, at_every, normal_of
+from refnp.models.neural_process import NeuralProcess, Pooled, at_every, normal_of
 
 if TYPE_CHECKING:
     from refnp.tasks import Task
@@ -291,51 +290,26 @@ def joined_points(first: Points, second: Points) -> Points:
     return ag.concatenate([x, other_x], 1), ag.concatenate([y, other_y], 1), np.concatenate([mask, other_mask], 1)
 
 
-class LatentNP(LatentModel):
+class LatentNP(Pooled, LatentModel):
     """The neural process with a latent vector z. Its answer is a Mixture over draws of z.
 
-    dx, dy: the sizes of x and of y.
-    hidden, latent: the width of all hidden layers, and L, that of z.
+    latent: L, the width of z.
     deterministic: the decoder is given, beside z, the vector r of a CNP's encoder.
-    before, after: the number of linear maps of φ, before the mean, and of ρ, after it.
-    decoder: the number of linear maps of the last MLP.
-    activation: between the linear maps.
-    pooling: "mean" or "sum" of φ over the context.
-    Other options: those of `LatentModel`.
+    Other options: those of `Pooled` and of `LatentModel`.
 
     LatentNP(deterministic=True, floor=0.1, latent_floor=0.1) is the baseline NP of TNP-pytorch. With after=0 there is
     no ρ: r is the mean of φ, and so are m and s of z.
-    Raises ValueError for floors outside [0, 1), counts below 1 (`after` below 0), or another pooling, bound, deviation
-    or objective.
     """
 
-    def __init__(
-        self,
-        dx: int = 1,
-        dy: int = 1,
-        *,
-        hidden: int = 128,
-        latent: int = 128,
-        deterministic: bool = False,
-        before: int = 4,
-        after: int = 2,
-        decoder: int = 3,
-        activation: Callable = relu,
-        pooling: str = "mean",
-        rng: np.random.Generator,
-        **options: Any,
-    ):
+    def __init__(self, dx: int = 1, dy: int = 1, *, latent: int = 128, deterministic: bool = False, **options: Any):
+        check_positive_counts(type(self).__name__, latent=latent)
+        self.width, self.deterministic = latent, deterministic
         super().__init__(dx, dy, **options)
-        check_positive_counts(type(self).__name__, latent=latent, before=before, decoder=decoder)
-        like: dict[str, Any] = {"before": before, "after": after, "pooling": pooling, "activation": activation}
 
-        def encoder(out):
-            return SetEncoder(dx + dy, hidden, out, **like, rng=rng)
-
-        self.encoder = encoder(hidden) if deterministic else None
-        self.latent_encoder = encoder(2 * latent)
-        sizes = [hidden * deterministic + latent + dx, *[hidden] * (decoder - 1), 2 * dy]
-        self.decoder = MLP(sizes, activation=activation, rng=rng)
+    def _add_vectors(self, hidden: int, set_encoder: Callable, decoder: Callable) -> None:
+        self.encoder = set_encoder(hidden) if self.deterministic else None
+        self.latent_encoder = set_encoder(2 * self.width)
+        self.decoder = decoder(hidden * self.deterministic + self.width)
 
     def represent(
         self, context_x: Array | Tensor, pairs: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor

@@ -20,6 +20,7 @@ Transcription: tests/transcriptions/neural_processes.py.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,10 +51,18 @@ if TYPE_CHECKING:
     from refnp.tasks import Task
 
 
+def nothing(model: Any, *sets: Any) -> Any:
+    """What a model predicts that does not say what it computes: TypeError."""
+    raise TypeError(f"{type(model).__name__} has no __call__; a model must define what it computes")
+
+
 class NeuralProcess(Module):
     """Base of the models: what they accept, the loss they are trained with, and what they say of a task.
 
-    A subclass calls `super().__init__(dx, dy)`, and computes in `__call__` with the arrays that `self.sets` returns.
+    A subclass calls `super().__init__(dx, dy)`, and computes in `_predicted` with the arrays that `self.sets` returns:
+    context, mask and targets. One that is called with more has a `__call__` of its own.
+
+    dx, dy: the sizes of x and of y.
     `joint_loss` says whether its answer is a distribution of all targets together, and its loss a joint likelihood or a
     bound on one; else they are those of each target alone. `objective` says whose likelihood the loss is, that of the
     "targets" unless a model has another.
@@ -61,11 +70,18 @@ class NeuralProcess(Module):
 
     joint_loss = False
     objective = "targets"
+    _predicted: Callable = nothing
 
     def __init__(self, dx: int = 1, dy: int = 1):
         if dx < 1 or dy < 1:
             raise ValueError(f"{type(self).__name__}: dx {dx} and dy {dy}, the inputs and outputs, must be positive")
         self.dx, self.dy = dx, dy
+
+    def __call__(
+        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
+    ) -> Any:
+        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
+        return self._predicted(context_x, context_y, mask, target_x)
 
     def sets(
         self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
@@ -192,26 +208,45 @@ class NeuralProcess(Module):
         return np.concatenate(found)
 
 
-class CNP(NeuralProcess):
-    """The conditional neural process: the context as one vector r, and an MLP of (r, x_n) for each target.
+class ByRepresentation(NeuralProcess):
+    """What models have in common that predict each target alone: y_n ~ N(μ_n, σ_n²), [μ_n, s_n] = MLP(r_n, x_n).
 
-    Shapes: contexts (B, M, dx) and (B, M, dy), targets (B, N, dx), mask (B, M) → Normal of (B, N, dy).
+    A subclass assigns `decoder`, and says in `represent` what r_n is.
 
-    dx, dy: the sizes of x and of y.
-    hidden: the width of all hidden layers, and of r.
-    encoders: how many set encoders stand side by side, their vectors joined to one.
-    before, after: the number of linear maps of φ, before the mean, and of ρ, after it; after=0: no ρ, r = mean φ.
+    floor: the least standard deviation, f in σ = f + (1 − f) log(1 + eˢ); at least 0, below 1.
+    deviation: how σ comes from s and the floor, "softplus" as above, "exp" or "softplus_variance", see `normal_of`.
+    """
+
+    decoder: MLP
+    represent: Callable
+
+    def __init__(self, dx: int = 1, dy: int = 1, *, floor: float = 0.0, deviation: str = "softplus"):
+        super().__init__(dx, dy)
+        check_floor(type(self).__name__, floor)
+        check_deviation(type(self).__name__, deviation)
+        self.floor, self.deviation = floor, deviation
+
+    def _predicted(
+        self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
+    ) -> Normal:
+        r = self.represent(context_x, context_y, mask, target_x)  # (B, N, F)
+        return normal_of(self.decoder(ag.concatenate([r, target_x], -1)), self.floor, self.deviation)
+
+
+class Pooled(NeuralProcess):
+    """What CNP and LatentNP have in common: the context as vectors, each of them ρ(mean_m φ(x_m, y_m)).
+
+    A subclass says in `_add_vectors` which they are.
+
+    hidden: the width of all hidden layers.
+    before, after: the number of linear maps of φ, before the mean, and of ρ, after it; after=0: no ρ.
     decoder: the number of linear maps of the last MLP.
-    floor: the least standard deviation, f in σ = f + (1 − f) log(1 + eˢ).
     activation: between the linear maps.
     pooling: "mean" or "sum" of φ over the context.
-    deviation: how σ comes from s and the floor, "softplus" as above, "exp" or "softplus_variance", see `normal_of`.
-
-    CNP(encoders=2, floor=0.1) is the baseline of TNP-pytorch, CNP(after=0, floor=0.1) the model of DeepMind's notebook,
-    and with pooling="sum", after=0, deviation="softplus_variance", floor=1e-3 what neuralprocesses does.
-    Raises ValueError for a floor outside [0, 1), counts below 1 (`after` below 0), another pooling or deviation; when
-    called, for shapes that disagree, or NaN or infinity in what is present; TypeError for a mask that is not boolean.
+    Raises ValueError for counts below 1 (`after` below 0), or another pooling.
     """
+
+    _add_vectors: Callable
 
     def __init__(
         self,
@@ -219,32 +254,44 @@ class CNP(NeuralProcess):
         dy: int = 1,
         *,
         hidden: int = 128,
-        encoders: int = 1,
         before: int = 4,
         after: int = 2,
         decoder: int = 3,
-        floor: float = 0.0,
         activation: Callable = relu,
         pooling: str = "mean",
-        deviation: str = "softplus",
         rng: np.random.Generator,
+        **options: Any,
     ):
-        super().__init__(dx, dy)
-        check_positive_counts(type(self).__name__, encoders=encoders, before=before, decoder=decoder)
-        check_floor(type(self).__name__, floor)
-        check_deviation(type(self).__name__, deviation)
-        like: dict[str, Any] = {"before": before, "after": after, "pooling": pooling, "activation": activation}
-        self.encoders = [SetEncoder(dx + dy, hidden, hidden, **like, rng=rng) for _ in range(encoders)]
-        sizes = [encoders * hidden + dx, *[hidden] * (decoder - 1), 2 * dy]
-        self.decoder = MLP(sizes, activation=activation, rng=rng)
-        self.floor, self.deviation = floor, deviation
+        super().__init__(dx, dy, **options)
+        check_positive_counts(type(self).__name__, before=before, decoder=decoder)
+        like: dict[str, Any] = {"activation": activation, "rng": rng}
+        of_set = partial(SetEncoder, dx + dy, hidden, before=before, after=after, pooling=pooling, **like)
+        last = [*[hidden] * (decoder - 1), 2 * dy]
+        self._add_vectors(hidden, of_set, lambda features: MLP([features + dx, *last], **like))
 
-    def __call__(
-        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
-    ) -> Normal:
-        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
-        r = self.represent(context_x, context_y, mask, target_x)  # (B, N, F)
-        return normal_of(self.decoder(ag.concatenate([r, target_x], -1)), self.floor, self.deviation)
+
+class CNP(Pooled, ByRepresentation):
+    """The conditional neural process: the context as one vector r, and an MLP of (r, x_n) for each target.
+
+    Shapes: contexts (B, M, dx) and (B, M, dy), targets (B, N, dx), mask (B, M) → Normal of (B, N, dy).
+
+    encoders: how many set encoders stand side by side, their vectors joined to one.
+    Other options: those of `Pooled` and of `ByRepresentation`.
+
+    CNP(encoders=2, floor=0.1) is the baseline of TNP-pytorch, CNP(after=0, floor=0.1) the model of DeepMind's notebook,
+    and with pooling="sum", after=0, deviation="softplus_variance", floor=1e-3 what neuralprocesses does.
+    Raises ValueError for shapes that disagree, or NaN or infinity in what is present; TypeError for a mask that is not
+    boolean.
+    """
+
+    def __init__(self, dx: int = 1, dy: int = 1, *, encoders: int = 1, **options: Any):
+        check_positive_counts(type(self).__name__, encoders=encoders)
+        self.count = encoders
+        super().__init__(dx, dy, **options)
+
+    def _add_vectors(self, hidden: int, set_encoder: Callable, decoder: Callable) -> None:
+        self.encoders = [set_encoder(hidden) for _ in range(self.count)]
+        self.decoder = decoder(self.count * hidden)
 
     def represent(
         self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor

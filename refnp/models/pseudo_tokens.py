@@ -31,7 +31,7 @@ import numpy as np
 from refnp import autograd as ag
 from refnp.autograd import Parameter
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.autograd.tensor import Array, Tensor
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
 from refnp.layers.module import Module
@@ -66,7 +66,6 @@ class PseudoLayer(Module):
 class PseudoTokens(ReadOff):
     """What TNPs with pseudo-tokens have in common.
 
-    dx, dy: the sizes of x and of y.
     pseudo_tokens: K, how many there are.
     form: "induced", where the context attends to the pseudo-tokens too, or "perceiver", where these attend to each
         other. LBANP of Feng et al. (2023) is the second.
@@ -139,10 +138,9 @@ class PseudoTNP(PseudoTokens):
 
         super().__init__(dx, dy, layer, None, embedding_depth=embedding_depth, **options)
 
-    def __call__(
-        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
+    def _predicted(
+        self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
     ) -> Normal:
-        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         m, there = context_x.shape[1], for_every_query(mask)
         x = ag.concatenate([context_x, target_x], 1)  # (B, M+N, dx)
         z = self.embedder(ag.concatenate([x, tokens(context_y, target_x.shape[1], self.flagged)], -1))  # (B, M+N, D)
@@ -196,10 +194,9 @@ class PseudoTETNP(PseudoTokens):
 
         super().__init__(dx, dy, layer, spread, embedding_depth=embedding_depth, **options)
 
-    def __call__(
-        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
+    def _predicted(
+        self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
     ) -> Normal:
-        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         m, there = context_x.shape[1], for_every_query(mask)
         z = self.embedder(tokens(context_y, target_x.shape[1], self.flagged))  # (B, M+N, D)
         zero = origin(context_x, mask)  # (B, 1, dx)

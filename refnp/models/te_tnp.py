@@ -21,7 +21,7 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.autograd.tensor import Array, Tensor
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
 from refnp.layers.masks import without_unread
@@ -81,7 +81,6 @@ class TETNP(ReadOff):
     Shapes: context_x (B, M, dx), context_y (B, M, dy), target_x (B, N, dx), context_mask (B, M) → Normal with mean and
     std (B, N, dy). A context may be empty.
 
-    dx, dy: the sizes of x and of y.
     features, heads, hidden: the width D of a token, the heads of its attention, the hidden units of feed-forward
         networks and of the MLP that reads off μ and σ.
     layers: the number of layers.
@@ -134,10 +133,9 @@ class TETNP(ReadOff):
         self.add_predictor((features, hidden), floor, deviation, predictor_depth, rng)
         self.flagged = flagged
 
-    def __call__(
-        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
+    def _predicted(
+        self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
     ) -> Normal:
-        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         m, allowed = context_x.shape[1], for_every_query(mask)
         x = ag.concatenate([context_x, target_x], 1)  # (B, M+N, dx)
         differences = x[:, :, None] - context_x[:, None]  # (B, M+N, M, dx)

@@ -134,7 +134,6 @@ def check_lengths(name: str, contexts: int, targets: int) -> None:
 class TNP(NeuralProcess):
     """What the three have in common: tokens, the MLP that embeds them, and the layers of the encoder (ReLU).
 
-    dx, dy: the sizes of x and of y.
     features, heads, hidden: the width D of a token, the heads of its attention, the hidden units of feed-forward
         networks and of the MLPs that read off the answer.
     layers: the number of encoder layers.
@@ -289,10 +288,10 @@ class TNPD(ReadOff, TNP):
         super().__init__(dx, dy, rng=rng, **options)
         self.add_predictor((self.features, self.hidden), floor, deviation, predictor_depth, rng)
 
-    def __call__(
-        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
+    def _predicted(
+        self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
     ) -> Normal:
-        return self.read_off(self.targets_given(*self.sets(context_x, context_y, target_x, context_mask)))
+        return self.read_off(self.targets_given(context_x, context_y, target_x, mask))
 
 
 class TNPA(TNPD):
@@ -310,15 +309,15 @@ class TNPA(TNPD):
         """Who may attend to whom, among context tokens, real and padded ones: `autoregressive_mask`, (M+2N, M+2N)."""
         return autoregressive_mask(contexts, targets)
 
-    def __call__(  # type: ignore[override]  # a joint distribution where TNP-D has marginal ones
-        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
+    def _predicted(  # type: ignore[override]  # a joint distribution where TNP-D has marginal ones
+        self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
     ) -> ChainRule:
-        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         return ChainRule(InOnePass(self, context_x, context_y, mask), target_x)
 
     def marginal(self, task: "Task", *, rng: np.random.Generator | None = None) -> Normal:
         """q(y_n | x_n, C) of every target as the first of a chain, which is what TNP-D says: (B, N, dy)."""
-        return super().__call__(*self.inputs(task))
+        context_x, context_y, target_x, mask = self.sets(*self.inputs(task))
+        return super()._predicted(context_x, context_y, mask, target_x)
 
 
 class InOnePass(OneByOne):
@@ -447,7 +446,7 @@ class TNPND(JointNormal, TNP):
         self.diagonal = MLP([features, *[hidden] * (diagonal_depth - 1), dy], rng=rng) if low_rank else None
         self.rank, self.floor = rank, floor
 
-    def __call__(
+    def __call__(  # type: ignore[override]  # places are arrays already
         self,
         context_x: ArrayLike,
         context_y: ArrayLike,

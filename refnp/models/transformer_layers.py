@@ -28,7 +28,7 @@ from refnp.layers.key_value_cache import KeyValueCache
 from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.linear import MLP
 from refnp.layers.masks import causal, without_unread
-from refnp.layers.module import Module
+from refnp.layers.module import Module, options_of
 from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.positions.relative import RelativePositions
 from refnp.layers.regularization import dropout
@@ -186,25 +186,6 @@ class DecoderLayer(TransformerLayer):
     def __init__(self, features: int, heads: int, hidden: int, *, memory_features: int | None = None, **options: Any):
         super().__init__(features, heads, hidden, features if memory_features is None else memory_features, **options)
 
-    def __call__(
-        self,
-        x: Array | Tensor,
-        memory: Array | Tensor,
-        *,
-        mask: ArrayLike | None = None,
-        memory_mask: ArrayLike | None = None,
-        bias: ArrayLike | None = None,
-        memory_bias: ArrayLike | None = None,
-        per_head: bool = False,
-        rng: np.random.Generator | None = None,
-        weights: list | None = None,
-    ) -> Array | Tensor:
-        memory = without_unread(memory_mask, memory, per_head=per_head)
-        state = LayerState(self.memory_attention.keys_and_values(memory, memory), cache=None)
-        masks: dict[str, Any] = {"mask": mask, "memory_mask": memory_mask}
-        biases: dict[str, Any] = {"bias": bias, "memory_bias": memory_bias}
-        return self.extend(x, state, **masks, **biases, per_head=per_head, rng=rng, weights=weights)
-
     def start(self, memory: ArrayLike) -> "LayerState":
         """What decoding needs of a memory (..., M, D), before the first token. RuntimeError outside no_grad."""
         kept = KeyValueCache().extend(*self.memory_attention.keys_and_values(memory, memory))  # head by head in memory
@@ -239,6 +220,20 @@ class DecoderLayer(TransformerLayer):
         x = self.around_attention(attend, x, rng)  # (..., n, D)
         x = self.around_memory_attention(attend_to_memory, x, rng)  # (..., n, D)
         return self.around_feed_forward(self.feed_forward, x, rng)  # (..., n, D)
+
+    @options_of(extend)
+    def __call__(
+        self,
+        x: Array | Tensor,
+        memory: Array | Tensor,
+        *,
+        memory_mask: ArrayLike | None = None,
+        per_head: bool = False,
+        **options: Any,
+    ) -> Array | Tensor:
+        memory = without_unread(memory_mask, memory, per_head=per_head)
+        state = LayerState(self.memory_attention.keys_and_values(memory, memory), cache=None)
+        return self.extend(x, state, memory_mask=memory_mask, per_head=per_head, **options)
 
 
 class LayerState:

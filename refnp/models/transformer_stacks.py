@@ -128,6 +128,7 @@ class Decoder(Stack):
         super().__init__(layers, features, heads, hidden, **options)
         self.causal = causal
 
+    @options_of(DecoderLayer.__call__)
     def __call__(
         self,
         x: Array | Tensor,
@@ -135,18 +136,13 @@ class Decoder(Stack):
         *,
         mask: ArrayLike | None = None,
         memory_mask: ArrayLike | None = None,
-        bias: ArrayLike | None = None,
-        memory_bias: ArrayLike | None = None,
         per_head: bool = False,
-        rng: np.random.Generator | None = None,
-        weights: list | None = None,
+        **options: Any,
     ) -> Array | Tensor:
-        options: dict[str, Any] = {"memory_mask": memory_mask, "bias": bias, "memory_bias": memory_bias}
-        options |= {"per_head": per_head, "rng": rng, "weights": weights}
         mask = self._hidden(x, mask, 0, per_head)  # (..., N, N)
         memory = without_unread(memory_mask, memory, per_head=per_head)  # once: gradients add up in the same order
         for layer in self.layers:
-            x = layer(x, memory, mask=mask, **options)
+            x = layer(x, memory, mask=mask, memory_mask=memory_mask, per_head=per_head, **options)
         return self.finished(x)
 
     def start(self, memory: Array | Tensor) -> list[LayerState]:

@@ -232,7 +232,7 @@ def test_a_floor_of_one_leaves_no_room():
 
 def test_the_base_computes_nothing():
     with pytest.raises(TypeError, match="NeuralProcess has no __call__"):
-        NeuralProcess()(1, 2, 3)
+        NeuralProcess()(*(np.zeros((1, 2, 1)) for _ in range(3)))
 
 
 def test_an_encoder_of_sets_of_any_size_gives_one_vector():

@@ -24,7 +24,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from refnp.autograd.tensor import ArrayLike
-from refnp.layers.module import Module
 from refnp.models.attentive import AttnCNP
 from refnp.models.convcnp import ConvCNP
 from refnp.models.published import torch
@@ -61,19 +60,7 @@ OF_ATTN_CNP: Parts = {
     "decoder.layers.*": lambda i: f"decoder.post_pooling_fn.{2 * i}",
 }
 NAMES = torch.NAMES.extended("published.convcnp", parts={ConvCNP: of_gordon, AttnCNP: OF_ATTN_CNP})
-
-
-def load(model: Module, state: Mapping[str, Any]) -> None:
-    """Set every parameter of a model from a state dict of Gordon et al., of arrays or tensors; all of them, or none.
-
-    Raises ValueError that lists the names that are missing, left over or misshapen.
-    """
-    NAMES.load(model, state)
-
-
-def save(model: Module) -> dict[str, Any]:
-    """The parameters of a model as the code of Gordon et al. names them and lays them out, copies."""
-    return NAMES.save(model)
+load, save = NAMES.load, NAMES.save
 
 
 # ---- without a model

@@ -70,16 +70,4 @@ NAMES = ChainNames(
     layouts=torch.NAMES.layouts,
     parts=torch.NAMES.parts | {ConvCNP: of_convgnp, PooledUNet: of_unet},
 )
-
-
-def load(model: Module, state: Mapping[str, Any]) -> None:
-    """Set every parameter of a model from a state dict of neuralprocesses, of arrays or tensors; all of them, or none.
-
-    Raises ValueError that lists the names that are missing, left over or misshapen.
-    """
-    NAMES.load(model, state)
-
-
-def save(model: Module) -> dict[str, Any]:
-    """The parameters of a model as neuralprocesses 0.2.7 names them and lays them out, copies."""
-    return NAMES.save(model)
+load, save = NAMES.load, NAMES.save

@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from refnp.layers.module import Module
 from refnp.layers.multi_head import MultiHeadAttention
 from refnp.models.published import torch
 from refnp.models.published.renaming import Entry, Names, State, array_of, same, transposed
@@ -45,19 +44,7 @@ def of_attention(module: MultiHeadAttention) -> list[Entry]:
 
 
 NAMES: Names = torch.NAMES.extended("published.safetensors", layouts={MultiHeadAttention: of_attention})
-
-
-def load(model: Module, state: Mapping[str, Any]) -> None:
-    """Set every parameter of a model from arrays by name, in the parameter's own dtype; all of them, or none.
-
-    Raises ValueError that lists the names that are missing, left over or misshapen.
-    """
-    NAMES.load(model, state)
-
-
-def save(model: Module) -> dict[str, Any]:
-    """The parameters of a model by name, copies, for `write`."""
-    return NAMES.save(model)
+load, save = NAMES.load, NAMES.save
 
 
 def read(file: str | os.PathLike) -> State:

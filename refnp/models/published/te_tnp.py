@@ -178,19 +178,4 @@ NAMES = TiedNames(
         | READ_OFF,
     },
 )
-
-
-def load(model: Module, state: Mapping[str, Any]) -> None:
-    """Set every parameter of a model from a state dict of cambridge-mlg/tnp, of arrays or tensors; all, or none.
-
-    Raises ValueError that lists the names that are missing, left over or misshapen.
-    """
-    NAMES.load(model, state)
-
-
-def save(model: Module) -> dict[str, Any]:
-    """The parameters of a model as cambridge-mlg/tnp names them and lays them out, copies.
-
-    Raises ValueError for biases of queries, keys or values that are not 0: there are none there.
-    """
-    return NAMES.save(model)
+load, save = NAMES.load, NAMES.save

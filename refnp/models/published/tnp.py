@@ -34,7 +34,6 @@ from typing import Any
 
 from refnp.autograd.tensor import ArrayLike
 from refnp.layers.linear import MLP
-from refnp.layers.module import Module
 from refnp.models.attentive import ANP, CANP, AttentionBlock, CrossEncoder
 from refnp.models.bootstrap import BANP, BNP
 from refnp.models.latent import LatentNP
@@ -76,12 +75,7 @@ NAMES = torch.NAMES.extended(
         BNP: {"encoders.*": lambda i: f"enc{i + 1}"} | DECODER | ADAPTATION,
         BANP: {"cross_encoder": "enc1", "encoder": "enc2"} | DECODER | ADAPTATION,
         SetEncoder: of_set_encoder,
-        CrossEncoder: {
-            "value": "net_v",
-            "place": "net_qk",
-            "self_attention": "self_attn",
-            "cross_attention": "attn",
-        },
+        CrossEncoder: {"value": "net_v", "place": "net_qk", "self_attention": "self_attn", "cross_attention": "attn"},
         AttentionBlock: {
             "query": "fc_q",
             "key": "fc_k",
@@ -92,19 +86,7 @@ NAMES = torch.NAMES.extended(
         },
     },
 )
-
-
-def load(model: Module, state: Mapping[str, Any]) -> None:
-    """Set every parameter of a model from a state dict of TNP-pytorch, of arrays or tensors; all of them, or none.
-
-    Raises ValueError that lists the names that are missing, left over or misshapen.
-    """
-    NAMES.load(model, state)
-
-
-def save(model: Module) -> dict[str, Any]:
-    """The parameters of a model as TNP-pytorch names them and lays them out, copies."""
-    return NAMES.save(model)
+load, save = NAMES.load, NAMES.save
 
 
 # ---- without a model

@@ -37,7 +37,6 @@ from refnp.autograd.tensor import ArrayLike, Parameter
 from refnp.layers.group_norm import BatchNorm, GroupNorm, InstanceNorm
 from refnp.layers.layer_norm import LayerNorm, RMSNorm
 from refnp.layers.linear import Linear
-from refnp.layers.module import Module
 from refnp.layers.multi_head import MultiHeadAttention
 from refnp.models.published.renaming import Entry, Names, Rule, State, array_of, part, renamed, same, transposed
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer
@@ -123,19 +122,7 @@ NAMES = Names(
         Stack: {"final_norm": "norm"},
     },
 )
-
-
-def load(model: Module, state: Mapping[str, Any]) -> None:
-    """Set every parameter of a model from a state dict of PyTorch, of arrays or tensors; all of them, or none.
-
-    Raises ValueError that lists the names that are missing, left over or misshapen.
-    """
-    NAMES.load(model, state)
-
-
-def save(model: Module) -> dict[str, Any]:
-    """The parameters of a model as PyTorch names them and lays them out, copies, for `module.load_state_dict`."""
-    return NAMES.save(model)
+load, save = NAMES.load, NAMES.save
 
 
 # ---- without a model
