@@ -9,7 +9,6 @@ import refnp.autograd as ad
 from refnp.autograd.forward import STEP
 from tests.autograd.cases import CASES, Case, cast
 from tests.helpers import (
-    COMPLEX,
     assert_same_bits,
     assert_within,
     laid_out,
@@ -95,23 +94,3 @@ def test_vjp_is_the_adjoint_of_jvp(case, data, seed):
             size, count = size + terms.sum(), count + jacobian.size
     tiny = max(np.finfo(value.dtype).tiny, np.finfo(np.result_type(value.dtype, np.float64)).tiny / STEP)
     assert_within(left, right, (count + 64) * (unit_roundoff(value.dtype) * size + tiny))
-
-
-@every_case
-@given(data=st.data(), dtype=st.sampled_from(COMPLEX), seed=seeds)
-def test_complex_arguments_carry_derivatives(case, data, dtype, seed):
-    """On x + i h v every operation gives f(x) + i h J v, and a rule's gradient stays in that dtype as well."""
-    arguments = data.draw(drawn(case, dtypes=st.just(dtype(0).real.dtype)))
-    tangents = directions(arguments, seed)
-    stepped = [a if t is None else (a + 1j * STEP * t).astype(dtype) for a, t in zip(arguments, tangents, strict=True)]
-    value, pullback = ad.vjp(case.function, *stepped)
-    assert value.dtype == dtype
-    plain, forward = ad.jvp(case.function, tuple(arguments), tangents)
-    u = unit_roundoff(dtype)
-    wide = [a.astype(np.longdouble) if differentiable(a) else a for a in arguments]
-    assert_within(
-        value.real, plain, 2 * case.bound(case.reference(*wide), wide, u) + np.finfo(dtype).smallest_subnormal
-    )
-    assert_same_bits(value.imag / STEP, forward)
-    for gradient, argument in zip(pullback(np.ones_like(value)), stepped, strict=True):
-        assert gradient is None or (gradient.dtype == dtype and gradient.shape == argument.shape)

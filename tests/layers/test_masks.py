@@ -33,6 +33,14 @@ def test_causal(queries, keys):
     np.testing.assert_array_equal(masks.causal(queries), masks.causal(queries, queries, align="bottom_right"))
 
 
+@pytest.mark.parametrize("before", [None, 0, 2])
+@pytest.mark.parametrize("after", [None, 0, 2])
+def test_window(before, after):
+    mask = masks.window(4, 5, before, after)
+    for n, m in np.ndindex(4, 5):
+        assert mask[n, m] == ((before is None or n - before <= m) and (after is None or m <= n + after))
+
+
 @given(st.lists(lengths, max_size=4), st.integers(6, 8))
 def test_key_padding(real, keys):
     mask = masks.key_padding(np.array(real, int), keys)

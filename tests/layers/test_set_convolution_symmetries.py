@@ -14,14 +14,6 @@ from tests.helpers import assert_same_bits, assert_within, normal, seeds, unit_r
 from tests.layers.sets import sets, sizes, within
 
 
-@given(seeds, sizes)
-def test_order_of_the_points_does_not_matter(seed, size):
-    x, points, y = sets(seed, size)
-    order = np.random.default_rng(seed).permutation(points.shape[1])
-    permuted = set_convolution(x, points[:, order], y[:, order], 0.6)
-    assert_within(permuted, set_convolution(x, points, y, 0.6), within(x, points, y, 0.6))
-
-
 @given(seeds, sizes, st.booleans(), st.integers(-512, 512))
 def test_a_shift_that_rounds_nothing_changes_nothing(seed, size, divide, shift):
     x, points, y = (np.round(a * 1024) / 1024 for a in sets(seed, size))
@@ -60,22 +52,6 @@ def test_linear_in_y_and_additive_over_sets_but_not_when_divided():
     assert_within(f(y, first) + f(y, rest), f(y, every), bound)
     apart = f(y, first, divide=True) + f(y, rest, divide=True) - f(y, every, divide=True)
     assert np.abs(apart[..., 1:]).max() > 0.1
-
-
-def test_scaling_positions_is_no_symmetry_unless_the_length_scale_goes_along():
-    x, points, y = sets(5, (1, 6, 8, 2, 2))
-    here = set_convolution(x, points, y, 0.6)
-    assert np.abs(set_convolution(2 * x, 2 * points, y, 0.6) - here).max() > 0.1
-    assert_same_bits(set_convolution(2 * x, 2 * points, y, 1.2), here)
-
-
-def test_turning_the_plane_is_a_symmetry_and_shearing_it_is_none():
-    x, points, y = sets(5, (1, 6, 8, 2, 2))
-    here = set_convolution(x, points, y, 0.6)
-    quarter, shear = np.array([[0.0, 1.0], [-1.0, 0.0]]), np.array([[1.0, 1.0], [0.0, 1.0]])
-    bound = within(x, points, y, 0.6)
-    assert_within(set_convolution(x @ quarter, points @ quarter, y, 0.6), here, bound)
-    assert np.abs(set_convolution(x @ shear, points @ shear, y, 0.6) - here).max() > 0.1
 
 
 def test_density_counts_points_and_tells_a_zero_from_nothing():

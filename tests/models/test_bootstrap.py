@@ -14,10 +14,9 @@ from refnp.layers.mixture import Mixture
 from refnp.models.attentive import CANP
 from refnp.models.bootstrap import BANP, BNP, resampling, residuals_of
 from refnp.models.neural_process import CNP
-from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
 from tests.helpers import assert_same_bits, assert_within, check, normal, seeds
-from tests.models.helpers import drawn_task, predict, rounded, shaken, sizes, with_adapted
+from tests.models.helpers import drawn_task, predict, shaken, sizes, with_adapted
 
 SMALL = {"after": 2, "decoder": 2, "samples": 3, "loss_samples": 2, "floor": 0.1}
 FORMS = [
@@ -61,23 +60,10 @@ def test_the_same_draws_of_a_context_in_another_order_are_another_ensemble():
     assert np.abs(here - there).max() > 1e-6
 
 
-@every_form
-@pytest.mark.parametrize("contexts", [0, 3])
-def test_an_empty_context_gives_a_finite_prediction(form, contexts):
-    model = small(form)
-    (x, y, target_x, _), _ = drawn_task(0, (2, contexts, 4, 1, 1))
-    nothing = np.zeros((2, contexts), bool)
-    found, empty = predict(model, x, y, target_x, nothing), predict(model, x[:, :0], y[:, :0], target_x)
-    draws = resampling(generator(), nothing, 3)
-    for a, b, limit in zip(found, empty, rounded(predict, model, x, y, target_x, nothing, draws=draws), strict=True):
-        assert np.isfinite(a).all()
-        assert_within(a, b, 2 * tolerance(limit, np.float64))
-        assert np.ptp(a, 0).max() == 0  # nothing is drawn from nothing
-
-
-def test_one_point_leaves_no_residual():
-    """Less its mean it is 0: every member adapts to what the model says there."""
-    model, ((x, y, target_x, _), _) = small(FORMS[0]), drawn_task(0, (2, 1, 3, 1, 1))
+@pytest.mark.parametrize("points", [0, 1])
+def test_one_point_or_none_leaves_no_residual(points):
+    """Less its mean it is 0: every member adapts to what the model says there. Nothing is drawn from nothing."""
+    model, ((x, y, target_x, _), _) = small(FORMS[0]), drawn_task(0, (2, points, 3, 1, 1))
     assert np.ptp(predict(model, x, y, target_x)[0], 0).max() == 0
 
 

@@ -309,24 +309,10 @@ def test_samples_are_coherent_and_have_the_covariance():
 # ---- what it does not look at
 
 
-def test_what_changes_predictions():
-    """A context permuted under a mask that is not; a shift of everything in x. All points twice do not."""
-    model, (arrays, _) = small(deterministic=True), problem(0, (1, 3, 2, 1, 1))
-    x, y, target_x, mask = *arrays[:3], np.array([[True, True, False]])
-    order = np.array([2, 0, 1])
-    mean, _ = rounded(predict, model, x, y, target_x, mask)
-    limit = tolerance(mean, np.float64)
-    assert_within(predict(model, *(np.concatenate([a, a], 1) for a in (x, y)), target_x, np.tile(mask, 2))[0],
-                  mean.value, 2 * limit)  # fmt: skip
-    for changed in ((x[:, order], y[:, order], target_x, mask), (x + 4, y, target_x + 4, mask)):
-        with pytest.raises(AssertionError, match="beyond the bound"):
-            assert_within(predict(model, *changed)[0], mean.value, 1e6 * limit)
-
-
 # ---- derivatives
 
 
-@pytest.mark.parametrize(("bound", "order"), [("elbo", 1), ("importance_weighted", 1), ("importance_weighted", 2)])
+@pytest.mark.parametrize(("bound", "order"), [("importance_weighted", 2)])
 def test_derivatives(bound, order):
     options = {"hidden": 3, "latent": 2, "before": 1, "deterministic": True, "latent_floor": 0.1}
     model, (_, task) = small(1, 2, bound=bound, **options), problem(3, (2, 2, 2, 1, 2))

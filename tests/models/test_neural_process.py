@@ -45,7 +45,6 @@ def test_a_sum_knows_how_many_points_there_are():
         assert same or (difference > 1e6 * limit).all()
 
 
-@pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize(
     "options",
     [
@@ -54,13 +53,14 @@ def test_a_sum_knows_how_many_points_there_are():
         {"deviation": "exp"},
     ],
 )
-def test_derivatives(order, options):
+def test_derivatives(options):
+    """Second ones; of first ones there is a law."""
     model = small(2, 2, **options)
     _, task = problem(3, (2, 3, 2, 2, 2))
 
     sets = {"x": task.context_x, "y": task.context_y}, {"x": task.target_x, "y": task.target_y}
     loss = loss_of(model, task.context_mask, task.target_mask)
-    assert check(loss, (model.state_dict(), *sets), order=order).method == "complex step"
+    assert check(loss, (model.state_dict(), *sets), order=2).method == "complex step"
 
 
 # ---- what it does not look at, and what it does
@@ -93,32 +93,6 @@ def test_a_model_that_counts_its_points_has_neither_symmetry():
         reference = reference[:, order] if which == "targets" else reference
         with pytest.raises(AssertionError, match="beyond the bound"):
             assert_within(predict(model, *permuted)[0], reference, 1e6 * tolerance(mean, np.float64))
-
-
-def test_a_point_twice_is_twice_there():
-    """All points twice leave the mean as it is; one of them twice does not."""
-    model, (arrays, _) = small(), problem(0, (1, 3, 2, 1, 1))
-    x, y, target_x, mask = arrays
-    mask[:] = True
-    mean, _ = rounded(predict, model, *arrays)
-    limit = 2 * tolerance(mean, np.float64)
-    twice = predict(model, np.concatenate([x, x], 1), np.concatenate([y, y], 1), target_x)[0]
-    assert_within(twice, mean.value, 2 * limit)
-    one = predict(model, np.concatenate([x, x[:, :1]], 1), np.concatenate([y, y[:, :1]], 1), target_x)[0]
-    with pytest.raises(AssertionError, match="beyond the bound"):
-        assert_within(one, mean.value, 1e6 * limit)
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_an_empty_context_is_finite(masked):
-    """M = 0, or no point present: the mean over nothing is 0."""
-    model, c = small(dy=2), 3 if masked else 0
-    x, y, target_x = np.full((2, c, 1), np.nan), np.full((2, c, 2), np.nan), normal(0, (2, 4, 1))
-    answer = model(x, y, target_x, np.zeros((2, c), bool))
-    assert np.isfinite(answer.mean).all()
-    r = model.encoders[0].after(np.zeros((2, 4)))
-    told = np.concatenate([np.repeat(r[:, None], 4, 1), target_x], -1)
-    assert_same_bits(answer.mean, model.decoder(told)[..., :2])
 
 
 # ---- parts

@@ -244,11 +244,3 @@ def test_impossible_choices(options, message):
 def test_errors(query, places, error, message):
     with pytest.raises(error, match=f"^ImagePositions.scores: {message}"):
         scheme_of().scores(query, places, places)
-
-
-def test_heads_that_do_not_fit():
-    for mode in ("bias", "contextual"):
-        with pytest.raises(
-            ValueError, match=r"^ImagePositions.scores: query has shape \(2, 4, 3\); .* each_head is \(3,\)"
-        ):
-            scheme_of(mode, heads=3).scores(np.zeros((2, 4, 3)), image_places(2, 2), image_places(2, 2))

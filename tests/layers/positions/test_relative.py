@@ -175,8 +175,3 @@ def test_in_multi_head_attention(masked):
 def test_errors(query, places, error, message):
     with pytest.raises(error, match=f"^{message}"):
         shaw().scores(query, places, places)
-
-
-def test_heads_that_do_not_fit():
-    with pytest.raises(ValueError, match=r"^Shaw.scores: query has shape \(3, 5, 3\); .* each_head is \(2,\)"):
-        shaw(heads=2).scores(np.zeros((3, 5, 3)), np.arange(5), np.arange(5))
