@@ -201,11 +201,9 @@ def test_a_worked_example_holds_for_other_numbers(chapter):
     """Its asserts, whose tolerances must not be those of numbers that are exact in binary."""
     before, example = chapters.text(chapter).split("## A worked example\n")
     cells = [cell for cell, _ in tagged_cells(example.split("\n## ")[0])]
-    for seed in (0, 1):
-        change = Changed(np.random.default_rng(seed))
-        space = {"__name__": "__main__"}
-        run([cell for cell, _ in tagged_cells(before)], space, chapter)
-        run([ast.unparse(change.visit(ast.parse(cell))) for cell in cells], space, chapter)
+    change, space = Changed(np.random.default_rng(0)), {"__name__": "__main__"}
+    run([cell for cell, _ in tagged_cells(before)], space, chapter)
+    run([ast.unparse(change.visit(ast.parse(cell))) for cell in cells], space, chapter)
 
 
 @every_chapter
@@ -256,13 +254,13 @@ def test_code_copied_from_a_page_of_the_terminal_runs(chapter):
 
 
 @every_chapter
-def test_a_solution_holds_for_its_own_data_and_for_ten_that_are_drawn(chapter):
-    """A solution's cell draws from `rng`, which the chapter makes before it: with ten others it holds too."""
+def test_a_solution_holds_for_its_own_data_and_for_others_that_are_drawn(chapter):
+    """A solution's cell draws from `rng`, which the chapter makes before it: with three others it holds too."""
     space, _ = after(chapter)
     solutions = [cell for cell, is_solution in tagged_cells(chapters.text(chapter)) if is_solution]
     assert solutions
     for cell in solutions:
         assert re.search(r"\brng\b", cell), f"it draws nothing:\n{cell}"
         assert "default_rng" not in cell, f"it draws the same always:\n{cell}"
-        for seed in range(1, 11):
+        for seed in range(1, 4):
             run([cell], space | {"rng": np.random.default_rng(seed)}, chapter)

@@ -20,12 +20,11 @@ SINGLE = np.dtype(np.float32)
 
 
 @pytest.mark.parametrize("name", DOMAINS)
-@pytest.mark.parametrize("seed", range(2))
-def test_every_input_that_is_tried_keeps_the_condition(name, seed):
+def test_every_input_that_is_tried_keeps_the_condition(name):
     draw, holds = DOMAINS[name]
     action = Permute(next(iter(draw(np.random.default_rng(0), n=2))), 0)
-    domain = Domain(draw, FEW, action=action).learned(seed, (1.0,))
-    inputs = list(domain.inputs((np.dtype(float), SINGLE), SCALES, 40, seed, lambda x: x.sizes["n"] > 1))
+    domain = Domain(draw, FEW, action=action).learned(0, (1.0,))
+    inputs = list(domain.inputs((np.dtype(float), SINGLE), SCALES, 40, 0, lambda x: x.sizes["n"] > 1))
     broken = [x for x in inputs if not holds(**x.arrays)]
     assert not broken, (broken[0].structure, broken[0].arrays, domain.constraints.words())
     assert len(inputs) > 20
@@ -92,14 +91,13 @@ def test_a_rule_that_a_later_draw_breaks_is_dropped():
 
 
 @pytest.mark.parametrize("name", TRUE)
-@pytest.mark.parametrize("seed", range(2))
-def test_true_claims_of_a_domain_hold(name, seed):
+def test_true_claims_of_a_domain_hold(name):
     claim, draw = TRUE[name]
-    search(claim, draw, sizes={"n": range(2, 6)}, seed=seed, count=30).require("holds")
+    search(claim, draw, sizes={"n": range(2, 6)}, count=30).require("holds")
 
 
 @pytest.mark.parametrize("name", FALSE)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_false_claims_are_found_with_every_seed(name, seed):
     claim, draw = FALSE[name]
     found = search(claim, draw, sizes=FEW, seed=seed).require("fails").counterexample

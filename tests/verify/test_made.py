@@ -16,14 +16,20 @@ LISTED = {}
 for case in (case for page in LAYERS for case in cases_of(page)):
     LISTED.setdefault(case.layer.name, []).append(case)
 MADE = {name: made_cases(listed[0].layer, listed) for name, listed in LISTED.items()}
+IS_PAGE = {name: getattr(listed[0].layer.function, "kernel", True) is None for name, listed in LISTED.items()}
 every_layer = pytest.mark.parametrize("name", [name for name, cases in MADE.items() if cases])
 
 
 @every_layer
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_refnp_is_within_its_bounds(name, dtype):
-    for case in MADE[name]:
-        if dtype == "float64" and str(LONG[1]) in case.name:  # as in float32, and takes long in the oracle
+    """All cases in float32; in float64 every third, as its dtypes have one page and one kernel.
+
+    What is past all blocks tries a kernel: where there is none, a page, it is left out.
+    """
+    for case in MADE[name][:: 3 if dtype == "float64" else 1]:
+        past_blocks = any(str(length) in case.name for length in (LONG if IS_PAGE[name] else LONG[1:]))
+        if past_blocks and (dtype == "float64" or IS_PAGE[name]):
             continue
         problem = case.problem(dtype)
         with np.errstate(all="ignore"):

