@@ -91,7 +91,7 @@ def test_pairs_grow_with_the_points_and_not_with_their_square(form, monkeypatch)
         ({"layers": 0}, "layers is 0; at least 1 is needed"),
         ({"pseudo_tokens": 0}, "pseudo_tokens is 0; at least 1 is needed"),
         ({"form": "other"}, "form is 'other'; use 'induced' or 'perceiver'"),
-        ({"heads": 3}, r"features is 4.* a multiple of heads"),
+        ({"heads": 3}, r"features is 4.*(multiple of heads|heads that divide features)"),
         ({"norm": "both"}, "norm is 'both'"),
         ({"floor": 1.0}, r"floor is 1\.0; it must lie in"),
     ],

@@ -99,7 +99,7 @@ def test_zero_is_ambiguous_without_a_flag():
         ({"layers": 0}, "TNPD: layers is 0; at least 1 is needed"),
         ({"embedding_depth": 0}, "TNPD: embedding_depth is 0; at least 1 is needed"),
         ({"floor": 1.0}, r"TNPD: floor is 1\.0; it must lie in \[0, 1\)"),
-        ({"heads": 3}, "features is 4, heads is 3; .*features is a multiple of heads"),
+        ({"heads": 3}, "features is 4, heads is 3; pass heads that divide features"),
         ({"norm": "both"}, "norm is 'both'; use 'post'"),
         ({"dx": 0}, "dx 0"),
     ],
