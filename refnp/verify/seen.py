@@ -21,10 +21,12 @@ from refnp.verify.record import DTYPES, key_of
 
 def recorded_answers() -> Iterator[tuple]:
     """(framework, problem, reference, answer, rows) of every recorded answer to a case of a layer."""
-    for other in frameworks(live=()):
-        for case in cases_of_layers():
-            for dtype in DTYPES:
-                problem = other.posed(case.problem(dtype))
+    others = frameworks(live=())
+    for case in cases_of_layers():
+        for dtype in DTYPES:
+            asked = case.problem(dtype)  # once for all: its equation is evaluated once
+            for other in others:
+                problem = other.posed(asked)
                 try:
                     answer = other.answer(problem)
                 except (NotOfferedError, FailedError):
@@ -43,7 +45,7 @@ def to_be_seen() -> dict[str, dict[str, str]]:
             given = np.asarray(answer[row.quantity])
             if row.verdict != WITHIN and is_to_be_seen(known, other.name, problem, row.quantity, given):
                 found.setdefault(other.name, {})[f"{key_of(problem)}: {row.quantity}"] = fingerprint(given)
-    return found
+    return {other.name: found[other.name] for other in frameworks(live=()) if other.name in found}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
