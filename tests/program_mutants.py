@@ -23,6 +23,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).parents[1]
+OUT_OF_TIME = "out of time"
 SECONDS = 120  # of the processor, for the tests of an edit
 DATA = ("refnp/verify/layers/", "refnp/claims/", "refnp/figures/")  # cases, sentences and pictures: numbers of examples
 LAWS = ("tests/test_every_operation.py", "tests/layers/test_transcriptions.py", "tests/test_declarations.py")
@@ -127,7 +128,7 @@ def tests_of(file):
 
 
 def found_out(copy_of, runs):
-    """The first test that fails in a copy of the repository, "" if none does, and whether all were asked in time."""
+    """The first test that fails in a copy of the repository, "" if none does; OUT_OF_TIME if not all were asked."""
     options = ["-o", "addopts=", "--import-mode=importlib", "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
     environment = {**os.environ, "HYPOTHESIS_PROFILE": "ci", "PYTHONPATH": str(copy_of)}
     for words in runs:
@@ -140,6 +141,8 @@ def found_out(copy_of, runs):
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS)),
         )
         failed = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        if run.returncode < 0:
+            return OUT_OF_TIME
         if failed or run.returncode not in (0, 5):
             return failed[0] if failed else f"exit status {run.returncode}"
     return ""
@@ -163,7 +166,7 @@ def main():
             (copy_of / file).write_text(with_edit(source, node, text), encoding="utf-8")
             by = found_out(copy_of, tests_of(file))
             (copy_of / file).write_text(source, encoding="utf-8")
-            counts["found out" if by else "lives"] += 1
+            counts[by if by == OUT_OF_TIME else "found out" if by else "lives"] += 1
             print(f"{file}:{node.lineno}  {ast.unparse(node)} → {text}  {by or 'LIVES'}", flush=True)
     print(", ".join(f"{number} {what}" for what, number in counts.items()))
 

@@ -232,6 +232,7 @@ def test_what_each_one_does():
     slide = Slide({"x": 0, "mask": 0})
     content = {"x": x, "mask": np.array([False, True, True, False])}
     assert slide.elements(content) == [0, 1, -1]
+    assert slide.generators(content) == [1, -1]
     assert slide.act(1, content)["mask"].tolist() == [False, False, True, True]
     assert slide.elements({"x": x, "mask": np.zeros(4, bool)}) == [0]
 

@@ -95,6 +95,10 @@ def test_two_lines_may_be_others():
     assert [cause.says for cause in refnp.judge("layer_norm", of_many, only="*ordinary*").causes] == [""]
 
 
+def test_the_other_cases_of_a_cause_are_listed():
+    assert "also: layer_norm/mean 1e4\n" in str(refnp.judge("layer_norm", NAMED[0][1], only="layer_norm/mean *"))
+
+
 def test_the_line_of_the_page_is_shown():
     cause = refnp.judge("layer_norm", NAMED[1][1]).causes[0]
     assert cause.where.endswith("y = gain * unit + shift → y = gain * unit - shift")
