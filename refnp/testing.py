@@ -1,8 +1,10 @@
 """For tests of one's own in pytest: one test for each case of a layer, which fails with its reason and nothing else.
 
-@pytest.mark.parametrize("case", refnp.testing.cases("softmax"), ids=str)
+@pytest.mark.refnp("softmax")
 def test_softmax(case):
     case.check(mypackage.softmax)                          # the options of refnp.judge: gradients=True, mask=…
+
+The mark is that of pytest_refnp.py, a plug-in which is there where refnp is installed.
 """
 
 import glob

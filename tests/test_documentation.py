@@ -74,8 +74,8 @@ def test_the_architecture_names_every_file():
     folders = tuple(re.findall(r"`([\w/]+/)`", plan))  # a folder that is named stands for its pages
     pages = {
         path.relative_to(ROOT).as_posix()
-        for top in ("refnp", "gradcheck", "benchmarks", "docs/site")
-        for path in (ROOT / top).rglob("*.py")
+        for pattern in ("*.py", "refnp/**/*.py", "gradcheck/**/*.py", "benchmarks/**/*.py", "docs/site/**/*.py")
+        for path in ROOT.glob(pattern)
         if path.name not in ("__init__.py", "__main__.py")
     }
     missing = {page for page in pages - named if not page.startswith(tuple(f for f in folders if f.count("/") > 1))}
@@ -114,7 +114,7 @@ def test_ci_runs_the_commands_of_the_readme():
 def test_the_version_is_said_once():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert project["project"]["dynamic"] == ["version"]
-    assert project["tool"]["setuptools"]["dynamic"]["version"]["attr"] == "refnp.version.__version__"
+    assert project["tool"]["hatch"]["version"]["path"] == "refnp/version.py"
     assert re.fullmatch(r"\d+\.\d+\.\d+", refnp.__version__)
 
 
