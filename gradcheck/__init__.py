@@ -26,7 +26,12 @@ from gradcheck.exact import Exact
 from gradcheck.numerical import Estimate, complex_step, longdouble, one_sided, richardson
 from gradcheck.report import GradientError, Kink, Report, Worst
 
-__all__ = [name for name, value in vars().items() if not (name[0] == "_" or hasattr(value, "__spec__"))]
+# fmt: off
+__all__ = [
+    "Claim", "Estimate", "Exact", "GradientError", "Kink", "Report", "Worst", "check", "compare", "complex_step",
+    "forward_backward", "longdouble", "one_sided", "richardson", "torch",
+]
+# fmt: on
 
 
 def __dir__() -> list[str]:

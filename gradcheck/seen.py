@@ -35,7 +35,8 @@ def of_array(claimed: Array, numeric: Array) -> str:
     large = np.abs(numeric) > SAME * np.abs(numeric).max(initial=0)
     if not large.any():
         return ""
-    c = float((claimed * numeric).sum() / (numeric * numeric).sum())
+    unit = numeric / np.abs(numeric).max()  # squares of numbers of 1e200 overflow
+    c = float((claimed * unit).sum() / (numeric * unit).sum())
     if abs(c - 1) > SAME and np.abs(claimed - c * numeric).max() <= SAME * np.abs(claimed).max():
         return f"is {in_words(c)} times what is right"
     if claimed.shape[1] > 1 and np.ptp(claimed, axis=1).max() <= SAME * np.abs(claimed).max() < np.ptp(numeric):

@@ -62,12 +62,14 @@ __all__ = [  # a list that is written down, which type checkers read
 # fmt: on
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return importlib.import_module(f"refnp.{name}")
-    if name in _FROM:
-        return getattr(importlib.import_module(_FROM[name]), name)
-    raise AttributeError(f"module 'refnp' has no attribute {name!r}")
+if not TYPE_CHECKING:  # which would take any name for an attribute
+
+    def __getattr__(name: str) -> Any:
+        if name in _LATER:
+            return importlib.import_module(f"refnp.{name}")
+        if name in _FROM:
+            return getattr(importlib.import_module(_FROM[name]), name)
+        raise AttributeError(f"module 'refnp' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -77,7 +77,20 @@ from refnp.autograd.triangular import cholesky, cholesky_solve, log_determinant,
 from refnp.kernels.blocks import elementwise, get_threads, rowwise, set_threads
 from refnp.numbers.arrays import sum_to
 
-__all__ = [name for name, value in vars().items() if not (name[0] == "_" or hasattr(value, "__spec__"))]
+# fmt: off
+__all__ = [
+    "Array", "ArrayLike", "Parameter", "Tensor", "absolute", "add", "arctan", "arctan2", "argmax", "argmin",
+    "astype", "broadcast_to", "cholesky", "cholesky_solve", "clip", "concatenate", "cos", "cosh", "cumprod",
+    "cumsum", "det", "diag", "diagonal", "divide", "dot", "einsum", "elementwise", "erf", "erfc", "exp",
+    "expand_dims", "explain", "expm1", "flip", "floor", "get_threads", "getitem", "grad", "gradients", "hessian",
+    "hstack", "hvp", "inv", "is_recording", "jacobian", "jvp", "linear", "log", "log1p", "log_determinant",
+    "logsumexp", "matmul", "max", "maximum", "mean", "median", "min", "minimum", "multiply", "negative", "no_grad",
+    "norm", "outer", "pad", "power", "primitive", "prod", "remainder", "reshape", "roll", "round", "rowwise",
+    "scatter", "set_threads", "sin", "sinh", "slogdet", "solve", "sort", "split", "sqrt", "squeeze", "stack", "std",
+    "subtract", "sum", "sum_to", "swapaxes", "take", "take_along_axis", "tanh", "trace", "transpose",
+    "triangular_solve", "tril", "triu", "value_and_grad", "var", "vjp", "vstack", "where",
+]
+# fmt: on
 
 
 def __dir__() -> list[str]:

@@ -30,7 +30,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from refnp.autograd.declaration import Declaration, takes
-from refnp.autograd.primitives import primitive
+from refnp.autograd.primitives import Operation, primitive
 from refnp.kernels.blocks import in_float32
 from refnp.numbers.arrays import axes_last, in_order, normalize_axes
 from refnp.numbers.duals import Array, Dual
@@ -38,13 +38,11 @@ from refnp.numbers.kinds import kind_of
 from refnp.numbers.parts import Parts, part, with_parts
 
 
-class Page(Protocol):
+class Page(Operation, Protocol):
     """An operation made of a page: `page` is the page itself, on any kind of number, and returns (value, vjp)."""
 
     page: Callable
     kernel: Callable | None
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any: ...
 
 
 _plain = contextvars.ContextVar("plain", default=False)

@@ -27,13 +27,13 @@ returns a tuple of values, and its VJP takes one gradient for each; of integers,
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, overload
 
 import numpy as np
 
 from refnp.autograd.analytic import refuse_what_is_not
 from refnp.autograd.errors import refuse
-from refnp.autograd.tensor import Array, Node, Tensor, is_recording, is_stepping, off_tape, result
+from refnp.autograd.tensor import Array, Node, NoTensor, Tensor, is_recording, is_stepping, off_tape, result
 from refnp.numbers import duals
 from refnp.numbers.duals import Dual, as_array
 from refnp.numbers.kinds import Kind
@@ -43,7 +43,32 @@ NO_NUMBERS = "OSUVMma"  # dtypes of objects, text, records and dates
 PLAIN = {np.ndarray, np.float32, np.float64, int, float, bool, complex, str, tuple, type(None)}  # kept as they come
 
 
-def primitive(function: Callable) -> Callable:
+class Operation(Protocol):
+    """What is called with arrays, and gives an array, or with a Tensor among them, and gives a Tensor."""
+
+    __name__: str
+
+    @overload
+    def __call__(self, *arguments: NoTensor, **options: NoTensor) -> Array: ...
+
+    @overload
+    def __call__(self, *arguments: Any, **options: Any) -> Tensor: ...
+
+
+class OfSeveral(Protocol):
+    """An operation or a page with several results, a tuple of what an `Operation` gives."""
+
+    page: Callable
+
+    def __call__(self, *arguments: Any, **options: Any) -> tuple: ...
+
+
+def of_several(operation: Any) -> OfSeveral:
+    """The same operation, for type checkers."""
+    return operation
+
+
+def primitive(function: Callable) -> Operation:
     """Make `function(*arrays, **options) → (value, vjp)` an operation on arrays and Tensors.
 
     Arrays may be passed by position or by name; lists become arrays and so does what has `__array__` (`received`),

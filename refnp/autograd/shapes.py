@@ -11,7 +11,7 @@ import numpy as np
 
 from refnp.autograd.declaration import takes_unchecked
 from refnp.autograd.indexing import add_at, put_back
-from refnp.autograd.primitives import integers, primitive, raw
+from refnp.autograd.primitives import integers, of_several, primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.numbers.arrays import normalize_axes
 from refnp.numbers.duals import as_array
@@ -187,6 +187,7 @@ def vstack(arrays: Sequence[ArrayLike]) -> Array | Tensor:
     return concatenate([reshape(a, (1, -1)) if np.ndim(raw(a)) < 2 else a for a in arrays], 0)
 
 
+@of_several
 @primitive
 def split(x, sections, axis=-1):
     """y = x cut along `axis` (the last by default) into `sections` equal parts, or at the given places; a tuple.

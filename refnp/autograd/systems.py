@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.pages import page
+from refnp.autograd.primitives import of_several
 from refnp.autograd.triangular import KERNELS, first, joined, refuse_not_finite, solved
 from refnp.kernels import triangular as kernels
 from refnp.numbers.arrays import broadcast_shapes
@@ -169,6 +170,7 @@ def det(a):
     return y, vjp
 
 
+@of_several
 @page("a square (..., N, N) → (...), (...)", check=refuse_not_finite("slogdet"), **OF_EVERY_ARRAY)
 def slogdet(a):
     """(sign, log |det A|), of a determinant that may be too large or too small for a number; (0, −∞) if A is singular.

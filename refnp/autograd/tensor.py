@@ -277,6 +277,7 @@ def result(value: Any, node: Node | None = None, slot: int = 0) -> Tensor:
 
 _new = object.__new__  # without the checks of Tensor(value)
 Array = np.ndarray  # what functions compute with; they return `Array`, or `Tensor` if they were given one
+NoTensor = Array | np.generic | complex | Sequence | np.random.Generator | Callable | None  # what gives no Tensor
 ArrayLike = Array | Tensor | np.generic | complex | Sequence  # what functions accept; complex stands for int, float too
 
 

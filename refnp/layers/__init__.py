@@ -1,7 +1,7 @@
 """Chapter 2, the layers: one idea a page, the function with its hand-written gradient, then its module."""
 
 from refnp.layers import masks
-from refnp.layers.activation import *
+from refnp.layers.activation import elu, gelu, leaky_relu, relu, sigmoid, silu, softplus
 from refnp.layers.attention import attention, attention_scores, attention_with_weights, column_attention
 from refnp.layers.convolution import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 from refnp.layers.cross_entropy import cross_entropy
@@ -25,7 +25,19 @@ from refnp.layers.module import Module
 from refnp.layers.multi_head import MultiHeadAttention, merge_heads, split_heads
 from refnp.layers.multivariate_normal import LowRankNormal, MultivariateNormal
 from refnp.layers.pooling import adaptive_average_pool, adaptive_max_pool, average_pool, max_pool
-from refnp.layers.positions import *
+from refnp.layers.positions import (
+    ALiBi,
+    ImagePositions,
+    LearnedPositions,
+    RelativePositions,
+    Rotary,
+    Shaw,
+    SinusoidalPositions,
+    T5Bias,
+    image_places,
+    rotate,
+    sinusoidal,
+)
 from refnp.layers.regularization import dropout
 from refnp.layers.set_convolution import Grid, GridOptions, SetConvolution, set_convolution
 from refnp.layers.similarity import similarity_attention
@@ -35,7 +47,21 @@ from refnp.layers.translation_attention import TranslationAttention
 from refnp.layers.unet import SimpleCNN, UNet
 from refnp.layers.upsampling import upsample
 
-__all__ = ["masks", *(name for name, value in vars().items() if not (name[0] == "_" or isinstance(value, type(masks))))]
+# fmt: off
+__all__ = [
+    "MLP", "ALiBi", "BatchNorm", "Categorical", "Convolution", "ConvolutionTranspose", "Embedding", "Grid",
+    "GridOptions", "GroupNorm", "ImagePositions", "InstanceNorm", "KeyValueCache", "LayerNorm", "LearnedPositions",
+    "Linear", "LowRankNormal", "Mixture", "Module", "MultiHeadAttention", "MultivariateNormal", "Normal", "RMSNorm",
+    "RelativePositions", "Rotary", "SetConvolution", "Shaw", "SimpleCNN", "SinusoidalPositions", "StudentT",
+    "T5Bias", "TranslationAttention", "UNet", "adaptive_average_pool", "adaptive_max_pool", "attention",
+    "attention_scores", "attention_with_weights", "average_pool", "batch_norm", "binary_cross_entropy",
+    "column_attention", "convolution", "convolution_transpose", "cross_entropy", "dropout", "elu", "embedding",
+    "gaussian_nll", "gelu", "group_norm", "grouped_attention", "huber", "image_places", "instance_norm",
+    "kl_divergence", "layer_norm", "leaky_relu", "linear_attention", "log_softmax", "masks", "max_pool",
+    "merge_heads", "mse", "positive_features", "relu", "rms_norm", "rotate", "set_convolution", "sigmoid", "silu",
+    "similarity_attention", "sinusoidal", "softmax", "softplus", "split_heads", "upsample",
+]
+# fmt: on
 
 
 def __dir__() -> list[str]:

@@ -18,6 +18,7 @@ import refnp.autograd as ad
 from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.pages import page
+from refnp.autograd.primitives import of_several
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.kernels import attention as kernels
 from refnp.kernels.hidden import set_apart, set_apart_without_value
@@ -114,6 +115,7 @@ def attention_scores(query, key, bias=None, *, mask=None, scale=None, softcap=No
     return scores, vjp
 
 
+@of_several
 @page(f"{SHAPES} → (..., N, d_v), (..., N, M)", kernel=kernels.attention_with_weights, around=set_apart, **OPTIONS)
 def attention_with_weights(query, key, value, bias=None, *, mask=None, scale=None, softcap=None, dropout=0.0, rng=None):
     """(O, A): the output of `attention` and the weights, all scores in memory at once.

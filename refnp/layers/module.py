@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refnp.autograd import Parameter, Tensor
+from refnp.autograd.declaration import F
 from refnp.autograd.errors import ACCIDENTS, explain, explained
 from refnp.autograd.primitives import is_own, raw
 from refnp.autograd.tensor import Call, is_recording, off_tape
@@ -66,13 +67,13 @@ def arrays_in_arrays_out(method: Callable) -> Callable:
     return call
 
 
-def options_of(part: Callable | None, *, without: tuple[str, ...] = ()) -> Callable:
+def options_of(part: Callable | None, *, without: tuple[str, ...] = ()) -> Callable[[F], F]:
     """A constructor whose `**options` go to a part of the module: it takes those of the part, but some.
 
     So does a class method that makes a module. Its other options, if the part is None, are those of a subclass alone.
     """
 
-    def marked(function: Callable) -> Callable:
+    def marked(function: F) -> F:
         function.part, function.without = part, without  # type: ignore[attr-defined]
         if function.__name__ != "__init__":
             function.__signature__ = _signature([function])  # type: ignore[attr-defined]

@@ -19,7 +19,16 @@ from refnp.models.transformer_layers import DecoderLayer, EncoderLayer
 from refnp.models.transformer_stacks import Decoder, Encoder, EncoderDecoder
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens
 
-__all__ = [name for name, value in vars().items() if not (name[0] == "_" or hasattr(value, "__spec__"))]
+# fmt: off
+__all__ = [
+    "ANP", "BANP", "BNP", "CANP", "CNP", "GPT", "TETNP", "TNPA", "TNPD", "TNPND", "AttentionBlock", "AttnCNP",
+    "Autoregressive", "ConvCNP", "ConvGNP", "Decoder", "DecoderLayer", "Encoder", "EncoderDecoder", "EncoderLayer",
+    "FeatureTokens", "GatedMLP", "ImageClassifier", "LLaMA", "LatentNP", "NeuralProcess", "OnGridConvCNP",
+    "PatchTokens", "PseudoTETNP", "PseudoTNP", "SetEncoder", "Transformer", "TranslationLayer",
+    "autoregressive_mask", "beam_search", "diagonal_mask", "elbo", "greedy", "importance_weighted_bound",
+    "log_probability", "nondiagonal_mask", "random_orders",
+]
+# fmt: on
 
 
 def __dir__() -> list[str]:

@@ -189,8 +189,8 @@ class PseudoTETNP(PseudoTokens):
         of_pairs: dict[str, Any] = {"dx": dx, "kernel": kernel, "length_scale": length_scale, "movement": movement}
         useful = moves
 
-        def layer(*sizes, moves, **of_layer):
-            return TranslationLayer(*sizes, moves=moves and useful, **of_pairs, **of_layer)
+        def layer(features, heads, hidden, *, moves, **of_layer):
+            return TranslationLayer(features, heads, hidden, moves=moves and useful, **of_pairs, **of_layer)
 
         super().__init__(dx, dy, layer, spread, embedding_depth=embedding_depth, **options)
 

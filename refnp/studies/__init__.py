@@ -6,7 +6,11 @@ from refnp.studies.registry import build, sampler
 from refnp.studies.trained import Trained, export, open_trained, shipped
 from refnp.studies.training import Study, run
 
-__all__ = [name for name, value in vars().items() if not (name[0] == "_" or hasattr(value, "__spec__"))]
+# fmt: off
+__all__ = [
+    "Study", "Trained", "build", "evaluate", "export", "open_trained", "plot", "run", "sampler", "shipped",
+]
+# fmt: on
 
 
 def __dir__() -> list[str]:

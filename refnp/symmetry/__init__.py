@@ -21,7 +21,15 @@ from refnp.symmetry.shifts import Roll, Shift, Slide
 from refnp.symmetry.subgroup import Subgroup, find_subgroup
 from refnp.symmetry.verdict import CounterExample, Counts, SymmetryError, Verdict
 
-__all__ = [name for name, value in vars().items() if not (name[0] == "_" or hasattr(value, "__spec__"))]
+# fmt: off
+__all__ = [
+    "Action", "Audit", "Claim", "CounterExample", "Counts", "Flip", "Inverse", "MatrixGroup", "Negate", "Permute",
+    "Prefix", "Product", "Proof", "Repeat", "Roll", "Rotate", "RotateGrid", "RotateSpace", "Scale", "Select",
+    "Shift", "Slide", "Subgroup", "SymmetryError", "Translate", "Trivial", "Verdict", "audit", "check",
+    "equivariant", "find_subgroup", "in_jax", "in_torch", "invariant", "prove", "prove_equal", "prove_independent",
+    "search",
+]
+# fmt: on
 
 
 def __dir__() -> list[str]:

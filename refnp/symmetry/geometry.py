@@ -323,7 +323,8 @@ class Scale(NamedAction):
     def moved(self, g: float, name: str, array: Array) -> Array:
         if array.dtype.kind not in "fc":
             raise ValueError(f"Scale: {name} is {array.dtype} and cannot be scaled; name the arrays that can")
-        return array * np.asarray(g, array.dtype) ** self.power
+        with np.errstate(over="ignore"):  # what leaves the range is infinite, as f's own results may be
+            return array * np.asarray(g, array.dtype) ** self.power
 
     def draw(self, rng: np.random.Generator, arrays: Arrays) -> float:
         exponent = math.log2(self.reach) * rng.uniform(-1, 1)

@@ -23,7 +23,16 @@ from refnp.tasks.task import Places, Task
 from refnp.tasks.translation import bleu, english_french, load_pairs, read_pairs, split, token_accuracy
 from refnp.tasks.words import Vocabulary, detokenize, tokenize
 
-__all__ = [name for name, value in vars().items() if not (name[0] == "_" or hasattr(value, "__spec__"))]
+# fmt: off
+__all__ = [
+    "EQ", "Batch", "Choice", "Copy", "Dates", "Episodes", "GaussianProcess", "GaussianProcessTasks", "ImageTasks",
+    "Kernel", "LotkaVolterra", "LynxHareTasks", "Matern12", "Matern32", "Matern52", "Periodic", "Places",
+    "Posterior", "PredatorPreyTasks", "Product", "Reverse", "SawtoothTasks", "SinusoidTasks", "Sort", "Sum", "Task",
+    "Vocabulary", "batch_of", "batches", "bleu", "bruinsma", "detokenize", "digits", "english_french", "gordon",
+    "load_pairs", "lynx_hare", "mnist", "pixel_positions", "read_pairs", "split", "tnp", "token_accuracy",
+    "tokenize", "weakly_periodic",
+]
+# fmt: on
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,12 @@ from refnp.training.loop import train
 from refnp.training.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop, clip_gradients
 from refnp.training.schedules import constant, cosine, noam
 
-__all__ = [name for name, value in vars().items() if not (name[0] == "_" or hasattr(value, "__spec__"))]
+# fmt: off
+__all__ = [
+    "SGD", "Adagrad", "Adam", "AdamW", "Checkpoint", "RMSprop", "clip_gradients", "constant", "cosine", "load",
+    "noam", "restore", "save", "train",
+]
+# fmt: on
 
 
 def __dir__() -> list[str]:

@@ -178,7 +178,16 @@ class SGD(Optimizer):
     memories = ("velocity",)
     by_number = True
 
-    def __init__(self, parameters, *, learning_rate, momentum=0.0, dampening=0.0, nesterov=False, weight_decay=0.0):
+    def __init__(
+        self,
+        parameters: Iterable[Parameter],
+        *,
+        learning_rate,
+        momentum=0.0,
+        dampening=0.0,
+        nesterov=False,
+        weight_decay=0.0,
+    ):
         super().__init__(parameters, learning_rate)
         self.momentum = fraction("SGD", "momentum", momentum)
         if nesterov and not momentum:
@@ -219,7 +228,14 @@ class Adam(Optimizer):
     decoupled = False  # whether weights shrink by themselves, without a part in the gradient
 
     def __init__(
-        self, parameters, *, learning_rate=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, amsgrad=False
+        self,
+        parameters: Iterable[Parameter],
+        *,
+        learning_rate=1e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0.0,
+        amsgrad=False,
     ):
         self.memories = (*Adam.memories, "largest") if amsgrad else Adam.memories
         super().__init__(parameters, learning_rate)
@@ -268,7 +284,14 @@ class AdamW(Adam):
     decoupled = True
 
     def __init__(
-        self, parameters, *, learning_rate=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, amsgrad=False
+        self,
+        parameters: Iterable[Parameter],
+        *,
+        learning_rate=1e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0.01,
+        amsgrad=False,
     ):
         options = {"betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
         super().__init__(parameters, learning_rate=learning_rate, **options)
@@ -290,7 +313,15 @@ class RMSprop(Optimizer):
     by_number = True
 
     def __init__(
-        self, parameters, *, learning_rate=1e-2, beta=0.99, eps=1e-8, weight_decay=0.0, momentum=0.0, centered=False
+        self,
+        parameters: Iterable[Parameter],
+        *,
+        learning_rate=1e-2,
+        beta=0.99,
+        eps=1e-8,
+        weight_decay=0.0,
+        momentum=0.0,
+        centered=False,
     ):
         self.memories = ("square", *(["mean"] if centered else []), *(["velocity"] if momentum else []))
         super().__init__(parameters, learning_rate)
@@ -335,7 +366,9 @@ class Adagrad(Optimizer):
     memories = ("sum",)
     by_number = True
 
-    def __init__(self, parameters, *, learning_rate=1e-2, eps=1e-10, weight_decay=0.0, initial=0.0):
+    def __init__(
+        self, parameters: Iterable[Parameter], *, learning_rate=1e-2, eps=1e-10, weight_decay=0.0, initial=0.0
+    ):
         super().__init__(parameters, learning_rate)
         self.eps = self.added_to_root(eps)
         self.weight_decay = not_negative("Adagrad", "weight_decay", weight_decay)

@@ -363,7 +363,7 @@ def teacher_forcing():
             start, end = (np.full((len(correct), 1), token) for token in (START, END))
             logits = model(np.repeat(source, len(correct), 0), np.concatenate([start, correct], 1))
             following = np.concatenate([correct, end], 1)[..., None]
-            each = np.take_along_axis(log_softmax(logits), following, -1)[..., 0]  # log p of each word
+            each = np.take_along_axis(np.asarray(log_softmax(logits)), following, -1)[..., 0]  # log p of each word
             right = [found.ended and found.tokens == tuple(row) for row in correct.tolist()]
             all_sure = each.min(-1) > -np.log(2)
             sure, said = sure + int(all_sure.sum()), said + int((all_sure & right).sum())

@@ -6,7 +6,12 @@ from refnp.layers.positions.images import ImagePositions, image_places
 from refnp.layers.positions.relative import RelativePositions, Shaw
 from refnp.layers.positions.rotary import Rotary, rotate
 
-__all__ = [name for name, value in vars().items() if not (name[0] == "_" or hasattr(value, "__spec__"))]
+# fmt: off
+__all__ = [
+    "ALiBi", "ImagePositions", "LearnedPositions", "RelativePositions", "Rotary", "Shaw", "SinusoidalPositions",
+    "T5Bias", "image_places", "rotate", "sinusoidal",
+]
+# fmt: on
 
 
 def __dir__() -> list[str]:

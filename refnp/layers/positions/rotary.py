@@ -45,7 +45,9 @@ LAYOUT = {"layout": "interleaved | half", "base": "≥ 1"}
     "D is a multiple of 2 if not features is given, pass an even number of features, which come in pairs;"
     "K * 2 = (features or D) if sines is given, pass sines and cosines with a column for each pair of features",
 )
-def rotate(x, *, places=None, layout="interleaved", base=10000, features=None, sines=None, cosines=None):
+def rotate(
+    x: ArrayLike, *, places=None, layout="interleaved", base=10000, features=None, sines=None, cosines=None
+) -> Array | Tensor:
     """y = x with each pair of features (a, b) of token n rotated by the angles p_n ω_k.
 
     Shapes: x (..., N, D) and integer places (N,) → (..., N, D); or x (B, ..., N, D) and places (B, N), a row for each

@@ -55,7 +55,7 @@ class Memory:
             if tuple(found.shape) != tuple(real.shape):
                 raise NotTracedError(f"a result has shape {tuple(real.shape)}, in refnp {tuple(found.shape)}")
             places, count = places_of(real), size_of_memory(real)
-            new = ag.reshape(found if isinstance(found, Tensor) else wide(found), -1)
+            new: Any = ag.reshape(found if isinstance(found, Tensor) else wide(found), -1)
             if len(places) < count:
                 numbers = self.known(real)
                 if isinstance(numbers, str):
