@@ -13,6 +13,7 @@ import pytest
 import gradcheck
 import refnp
 from docs.site import api, build
+from tests import typed
 
 
 def packages():
@@ -33,6 +34,13 @@ def test_dir_is_the_api(name):
     assert sorted(dir(package)) == sorted(set(package.__all__))
     for public in package.__all__:
         assert hasattr(package, public), public
+
+
+@pytest.mark.parametrize("name", typed.PACKAGES)
+def test_a_list_of_names_that_is_written_down_has_all_that_is_imported(name):
+    package = importlib.import_module(name)
+    imported = {n for n, value in vars(package).items() if n[0] != "_" and not hasattr(value, "__spec__")}
+    assert imported <= {*package.__all__, "Any", "TYPE_CHECKING"}
 
 
 @every_package

@@ -9,7 +9,8 @@ import pathlib
 import subprocess
 import sys
 
-PACKAGES = ("autograd", "layers", "models", "studies", "symmetry", "tasks", "training", "verify")
+CHAPTERS = ("autograd", "layers", "models", "studies", "symmetry", "tasks", "training", "verify")
+PACKAGES = ("refnp", *(f"refnp.{name}" for name in CHAPTERS), "gradcheck")
 # of any kind of number; and, by an option, one result or two
 MAY_BE_ANY = {
     f"refnp.{name}" for name in ("autograd.sum_to", "layers.grouped_attention", "layers.similarity_attention")
@@ -18,8 +19,7 @@ MAY_BE_ANY = {
 
 def public() -> list[str]:
     """Every public name, with its package."""
-    packages = ["refnp", *(f"refnp.{name}" for name in PACKAGES), "gradcheck"]
-    return [f"{package}.{name}" for package in packages for name in importlib.import_module(package).__all__]
+    return [f"{package}.{name}" for package in PACKAGES for name in importlib.import_module(package).__all__]
 
 
 def checked(*arguments: str) -> str:
