@@ -85,8 +85,7 @@ def primitive(function: Callable) -> Operation:
     declaration = getattr(function, "takes", None)
     declaration = declaration if getattr(declaration, "checked", None) is function else None
     rule = function if declaration is None else function.__wrapped__  # type: ignore[attr-defined]
-    if "rng" in inspect.signature(function).parameters:
-        rule = drawing_once(rule)
+    draws = "rng" in inspect.signature(function).parameters
 
     @functools.wraps(function)
     def operation(*arguments: Any, **options: Any) -> Any:
@@ -116,7 +115,10 @@ def primitive(function: Callable) -> Operation:
                 given = options.copy()
                 arrays = declaration.fitted(tuple(arrays), given)
             try:
-                value, vjp = rule(*arrays, **given) if given else rule(*arrays)
+                if draws and any(isinstance(each, np.random.Generator) for each in (*arrays, *given.values())):
+                    value, vjp = drawing_once(rule, arrays, given)
+                else:
+                    value, vjp = rule(*arrays, **given) if given else rule(*arrays)
             except (FloatingPointError, RuntimeWarning) as raised:
                 value, vjp = without_flags(rule, arrays, given, raised)
             if foreign:
@@ -180,20 +182,15 @@ def received(given: Any, function: str, place: int | str, names: Sequence[str] =
         raise TypeError(f"{function}: {name} is a {kind}, which gives no array: {why}") from wrong
 
 
-def drawing_once(rule: Callable) -> Callable:
-    """The rule, which leaves a generator as it was where NumPy is told to raise: `without_flags` asks it once more."""
-
-    def drawing(*arrays: Any, **options: Any) -> Any:
-        rng = next((given for given in (*arrays, *options.values()) if isinstance(given, np.random.Generator)), None)
-        before = {} if rng is None else rng.bit_generator.state
-        try:
-            return rule(*arrays, **options)
-        except (FloatingPointError, RuntimeWarning):
-            if rng is not None:
-                rng.bit_generator.state = before
-            raise
-
-    return drawing
+def drawing_once(rule: Callable, arrays: list, options: dict) -> Any:
+    """(value, vjp), with the generator as it was where NumPy is told to raise: `without_flags` asks once more."""
+    rng = next(given for given in (*arrays, *options.values()) if isinstance(given, np.random.Generator))
+    before = rng.bit_generator.state
+    try:
+        return rule(*arrays, **options)
+    except (FloatingPointError, RuntimeWarning):
+        rng.bit_generator.state = before
+        raise
 
 
 def without_flags(rule: Callable, arrays: list, options: dict, raised: Exception) -> Any:
