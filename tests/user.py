@@ -49,4 +49,3 @@ assert_type(search(claim, lambda rng, n: {"x": rng.normal(size=n)}, sizes={"n": 
 print(refnp.assert_clos)  # type: ignore[attr-defined]
 judge("softmax")  # type: ignore[call-arg]
 LayerNorm("3")  # type: ignore[arg-type]
-CNP(rng=0)  # type: ignore[arg-type]
