@@ -2,6 +2,7 @@
 
 from refnp.tasks.few_shot import Episodes, SinusoidTasks
 from refnp.tasks.gaussian_process import GaussianProcess, GaussianProcessTasks, Posterior
+from refnp.tasks.glyphs import glyphs
 from refnp.tasks.images import ImageTasks, digits, mnist, pixel_positions
 from refnp.tasks.kernels import (
     EQ,
