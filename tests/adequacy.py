@@ -25,7 +25,7 @@ from refnp.autograd.notation import Several, Shape
 from refnp.numbers.rounding import tolerance
 from refnp.verify.case import Case, Layer, Problem
 from refnp.verify.covering import Factor
-from refnp.verify.layers import LAYERS, cases_of
+from refnp.verify.layers import LAYERS, cases_of, elementary, products
 from refnp.verify.made import LONG, Maker, made_cases
 from refnp.verify.mutants import Mutant, mutants_of
 
@@ -371,7 +371,7 @@ def alike(asked: Asked, rows: list[Row]) -> list[tuple[str, str]]:
 def every(*names: str) -> Iterator[Asked]:
     """Every layer that declares what it takes, with all its cases; or those of these names."""
     listed: dict[str, list[Case]] = {}
-    for case in (case for page in LAYERS for case in cases_of(page)):
+    for case in (case for page in (*LAYERS, elementary, products) for case in cases_of(page)):
         listed.setdefault(case.layer.name, []).append(case)
     for name in names or listed:
         if made := made_cases(listed[name][0].layer, listed[name]):

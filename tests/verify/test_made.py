@@ -8,12 +8,12 @@ from refnp.autograd.declaration import takes
 from refnp.numbers import rounding
 from refnp.verify.case import Layer
 from refnp.verify.judge import WITHIN, judged
-from refnp.verify.layers import LAYERS, cases_of
+from refnp.verify.layers import LAYERS, cases_of, elementary, products
 from refnp.verify.made import HIDDEN, LONG, STRUCTURES, made_cases
 from tests.helpers import of_every
 
 LISTED = {}
-for case in (case for page in LAYERS for case in cases_of(page)):
+for case in (case for page in (*LAYERS, elementary, products) for case in cases_of(page)):
     LISTED.setdefault(case.layer.name, []).append(case)
 MADE = {name: made_cases(listed[0].layer, listed) for name, listed in LISTED.items()}
 IS_PAGE = {name: getattr(listed[0].layer.function, "kernel", True) is None for name, listed in LISTED.items()}
