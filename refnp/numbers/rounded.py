@@ -47,7 +47,7 @@ from refnp.numbers.arithmetic import Arithmetic, blocked_depth
 from refnp.numbers.exact import as_numbers
 from refnp.numbers.kinds import Kind
 from refnp.numbers.precision import WIDE
-from refnp.numbers.summation import sum_of_products
+from refnp.numbers.summation import most_of_products, sum_of_products
 from refnp.numbers.words import Constant, Wide
 
 
@@ -300,12 +300,12 @@ class Rounded(Kind):
                 count = sum_of_products(subscripts, *(np.where(zero, 0.0, 1.0) for zero in none))
         x, y = _factor(x, judged), _factor(y, judged)
         size_x, size_y = np.abs(x.value) + x.off, np.abs(y.value) + y.off
-        size = sum_of_products(subscripts, size_x, size_y)
+        size = most_of_products(subscripts, size_x, size_y)
 
         def inherited(errors_x: np.ndarray, errors_y: np.ndarray) -> Any:
             """Σ(e_x|y| + |x|e_y)."""
-            found = sum_of_products(subscripts, errors_x, size_y) if errors_x.any() else 0
-            return found + sum_of_products(subscripts, size_x, errors_y) if errors_y.any() else found
+            found = most_of_products(subscripts, errors_x, size_y) if errors_x.any() else 0
+            return found + most_of_products(subscripts, size_x, errors_y) if errors_y.any() else found
 
         error = inherited(x.error, y.error) + growth(count, judged) * size
         z = stored(value, error, inherited(x.lost, y.lost) + 2 * count, judged)

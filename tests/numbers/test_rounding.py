@@ -1,5 +1,7 @@
 """Running error analysis: the bound holds for what float32 and float64 really compute, and is no larger than needed."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import given
 from refnp.layers.attention import attention
 from refnp.numbers import rounding, words
 from refnp.numbers.rounding import (
+    WIDE,
     Rounded,
     arithmetic,
     blocked_depth,
@@ -17,6 +20,7 @@ from refnp.numbers.rounding import (
     tolerance,
     where,
 )
+from refnp.numbers.summation import LARGE, MATRICES, most_of_products, sum_of_products
 from refnp.verify.layers import attention as attention_equation
 from refnp.verify.layers import engine as engine_equation
 from refnp.verify.layers import normalization as normalization_equation
@@ -254,3 +258,19 @@ def test_a_product_with_1_rounds_nothing():
     assert ((2 * x).error > 2 * x.error).all()
     almost = rounding.Rounded(np.ones(()), 1, 0, F32)  # not without error
     assert ((almost * x).error > x.error).all()
+
+
+@pytest.mark.parametrize("spread", [1, 100])
+def test_a_bound_of_large_matrices_is_never_less_than_the_sum(spread):
+    """In float64 with a BLAS where its range allows it, against sums of fractions; as it stands where it does not."""
+    rng = np.random.default_rng(spread)
+    x, y = (np.exp2(rng.uniform(-spread, spread, shape).astype(WIDE)) for shape in ((2, 64, 128), (2, 128, 80)))
+    y[:, 0] = x[0, :, 3] = 0
+    assert x.size * y.shape[-1] >= LARGE
+    found = most_of_products(MATRICES, x, y)
+    fraction = lambda number: Fraction(*number.as_integer_ratio())
+    for b, n, m in rng.integers((2, 64, 80), size=(20, 3)):
+        right = sum(fraction(p) * fraction(q) for p, q in zip(x[b, n], y[b, :, m], strict=True))
+        assert right <= fraction(found[b, n, m]) <= right * (1 + Fraction(1, 2**40))
+    for far in (WIDE(2) ** 600, WIDE(2) ** -600):
+        np.testing.assert_array_equal(most_of_products(MATRICES, x * far, y), sum_of_products(MATRICES, x * far, y))
