@@ -58,7 +58,8 @@ class Layer:
     a function of that layer's arguments one of these; its mutants are this one's. `tried` has the values of options,
     axes in front or structures in cases that are made, where they are others, and `known` is what is known of
     frameworks in these alone. `shapes` are those of the arguments, and options behind a semicolon, in each form of a
-    call, where the function declares none: for them gradients are proved.
+    call, where the function declares none: for them gradients are proved. Lines of the `formula` are edited where the
+    function has none of its own, as an optimiser, which changes what it holds.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Layer:
     inner: "tuple[Layer, Callable] | None" = None
     known: "tuple[KnownDefect, ...]" = ()
     shapes: Mapping[str, str] = field(default_factory=dict)
+    formula: Callable | None = None
 
 
 @dataclass(frozen=True, eq=False)  # equal if it is the same one; options have no hash

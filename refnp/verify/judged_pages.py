@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,28 @@ def by_tape(function: Callable, parts: Parts | None = None, *, other_gradient: t
     return equation
 
 
+@dataclass(frozen=True)
+class Formula:
+    """What is edited where a layer's own function has no lines for it, and how that is asked as the layer is."""
+
+    func: Callable
+    asked: Callable[[Callable], Callable]
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self.asked(self.func)(*arguments, **options)
+
+
+def on_rows(function: Callable, result: int | None = None) -> Callable:
+    """A function of arrays that have an axis more, so that a number stays an array; or one of its results."""
+    row = lambda x: raw(x)[None] if hasattr(raw(x), "dtype") else x  # a float64 would be a number of the formula
+
+    def on_arrays(*arguments: Any, **options: Any) -> Any:
+        found = function(*map(row, arguments), **{name: row(x) for name, x in options.items()})
+        return (found if result is None else found[result])[0]
+
+    return on_arrays
+
+
 def of_value(name: str, function: Callable, parts: Parts | None = None, **others: Any) -> Layer:
     """The layer of a function of NumPy's words whose value alone is judged, on arrays and by itself on `Rounded`.
 
@@ -73,9 +96,7 @@ def of_value(name: str, function: Callable, parts: Parts | None = None, **others
     """
     form = function if parts is None else with_parts(function, parts)
 
-    def on_arrays(*arguments: Any, **options: Any) -> Any:
-        row = lambda x: raw(x)[None] if hasattr(raw(x), "dtype") else x  # a float64 would be a number of the formula
-        return function(*map(row, arguments), **{name: row(x) for name, x in options.items()})[0]
+    on_arrays = on_rows(function)
 
     def equation(*arguments: Any, **options: Any) -> tuple:
         return form(*arguments, **options), None
@@ -83,7 +104,7 @@ def of_value(name: str, function: Callable, parts: Parts | None = None, **others
     for one in (on_arrays, equation):
         one.__doc__, one.__name__ = function.__doc__, function.__name__
         one.__signature__ = inspect.signature(function)  # type: ignore[union-attr]
-    return Layer(name, on_arrays, equation, **others)
+    return Layer(name, on_arrays, equation, formula=Formula(function, on_rows), **others)
 
 
 def worst_of(*equations: Callable) -> Callable:

@@ -128,7 +128,7 @@ def judge(
         if every is not None:
             return []
         own = [case for case in named if case.layer.name == named[0].layer.name]
-        return fitted(suited(made_cases(own[0].layer, own, takes), meant, function))
+        return fitted(suited(made_cases(own[0].layer, own, takes), meant, [named[0]], name, name_of(function)))
 
     asked = Asked(
         function,
@@ -216,16 +216,18 @@ def cases_for(
         layer = nearest(family, [*parameters, *inside], arguments if isinstance(arguments, Mapping) else ())
     if layer != named[0].layer.name:
         named = with_kin(layer)
-    return suited(named, said, function), said
+    return suited(named, said, named, name, name_of(function)), said
 
 
-def suited(named: list[Case], said: Meant, function: Callable) -> list[Case]:
-    """The cases that a name means, and of them those of so many axes of space, if the function's name says that."""
-    named = [case for case in named if not any(matches(case.name, pattern) for pattern in said.without)]
-    if of_space := re.search(r"([123])[dD]$", name_of(function)):
-        axes = int(of_space.group(1))
-        named = [c for c in named if c.layer.name not in OF_CHANNELS or axes_of_space(c) == axes] or named
-    return named
+def suited(cases: list[Case], said: Meant, known: list[Case], *names: str) -> list[Case]:
+    """The cases that a name means, and of them those of so many axes of space as one of the names says.
+
+    That is left alone where none of the cases that are `known` has so many.
+    """
+    cases = [case for case in cases if not any(matches(case.name, pattern) for pattern in said.without)]
+    asked = [int(found.group(1)) for name in names if (found := re.search(r"([123])[dD]$", name))]
+    has = [case for case in known if case.layer.name in OF_CHANNELS and axes_of_space(case) in asked[:1]]
+    return [case for case in cases if axes_of_space(case) in asked[:1]] if has else cases
 
 
 def meaning_of(name: str) -> Meant:

@@ -276,3 +276,34 @@ def test_what_calls_c_is_asked_other_shapes_in_a_process_of_its_own():
     report = refnp.judge("attention", attention, only="*batch and heads*", dtypes="float64")
     assert not report.holds
     assert "multiplied by 5" in report.causes[0].says
+
+
+def test_what_explains_all_is_said_before_what_explains_most():
+    """One key more for every query, in either corner: an edit of the one corner alone fits all rows but a few."""
+
+    def one_more(query, key, value, *, align="top_left"):
+        n, m = query.shape[-2], key.shape[-2]
+        offset = m - n if align == "bottom_right" else 0
+        scores = query @ key.mT / np.sqrt(query.shape[-1])
+        scores = np.where(np.arange(m) <= np.arange(n)[:, None] + offset + 1, scores, -np.inf)
+        return refnp.layers.softmax(scores) @ value
+
+    asked = refnp.judge("causal_attention", one_more, dtypes=("float64",), skip="*1027*")
+    named = [row.case for row in asked.deviations]
+    corner = [name for name in named if "bottom" in name]
+    left = [name for name in named if name not in corner][6:] + corner[2:]
+    (cause,) = refnp.judge("causal_attention", one_more, dtypes=("float64",), skip=("*1027*", *left)).causes
+    assert len(cause.rows) == len(named) - len(left)
+    assert "1 + offset" in cause.says
+
+
+def test_formulas_of_steps_are_edited():
+    def nesterov(p, grad, velocity=None, *, lr=1e-3, step=1, momentum=0.0, dampening=0.0, nesterov=False, wd=0.0):
+        g = grad + wd * p
+        own = (1 - dampening) * g if step > 1 else g
+        v = own if velocity is None else momentum * velocity + own
+        return p - lr * (g + v if nesterov else v)
+
+    (cause,) = refnp.judge("sgd", nesterov).causes
+    assert "moved were g + v if nesterov else v" in cause.says
+    assert "steps.py" in cause.where

@@ -233,3 +233,31 @@ def test_a_curve_leaves_the_right_one_only_where_it_does():
     elu = lambda x, alpha=1.0: np.where(x > 0, x * 1.1, alpha * np.expm1(x)).astype(x.dtype)
     (cause,) = refnp.judge("elu", elu, dtypes="float64").causes
     assert "the curve leaves the right one from x = 0.125 to 12;" in cause.seen
+
+
+def test_weights_of_a_query_that_sees_nothing_and_weights_that_are_small():
+    from refnp.verify.causes.seen import of_weights
+
+    nothing = of_weights(np.array([[0.25, 0.25]]), np.zeros((1, 2)))
+    assert next(nothing) == "weights of queries that see no key sum to 0.5, not to 0"
+    small, right = np.array([[1 - 1e-12, 1e-12]]), np.array([[0.25, 0.75]])
+    assert not [says for says in of_weights(small, right) if "see" in says]  # a weight that is not 0 is seen
+
+
+def test_ignored_rows_that_count_are_told():
+    def smoothed(logits, targets, *, reduction="mean", ignore_index=None, label_smoothing=0.0):
+        rows = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        keep = np.asarray(targets) != ignore_index
+        hit = -np.take_along_axis(rows, np.where(keep, targets, 0)[..., None], -1)[..., 0] * keep
+        loss = ((1 - label_smoothing) * hit - label_smoothing * rows.mean(-1)).astype(logits.dtype)  # of all rows
+        return loss if reduction == "none" else loss.sum() / (1 if reduction == "sum" else max(keep.sum(), 1))
+
+    report = refnp.judge("cross_entropy", smoothed, only="*V = 2, ignore_index*smoothing*", dtypes=("float64",))
+    assert "counts, and must not" in str(report)
+    assert "log_probabilities" not in str(report)  # which would be right of a function of logits as well
+
+
+def test_a_reading_names_its_case_where_there_are_several():
+    wrong = lambda x, gain, shift, eps=1e-5: np.where(x > 0.3, 1, x)
+    report = refnp.judge("layer_norm", wrong, only="layer_norm/mean*", dtypes=("float64",))
+    assert ", seen in layer_norm/mean" in str(report)

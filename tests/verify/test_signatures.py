@@ -385,3 +385,23 @@ def test_parameters_of_parts_and_what_a_function_has_not():
     assert report.holds, str(report)
     assert "bias = 0, which the function does not take" in report.assumed
     assert not refnp.judge("conv2d", lambda x, weight: F.conv2d(x, weight.flip(-1)), framework="torch").holds
+
+
+def test_made_cases_have_as_many_axes_of_space_as_the_name_says():
+    def means(x, *, size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
+        if (size, stride, padding, ceil_mode) != (2, None, 0, False):
+            raise NotImplementedError
+        return (x[..., : x.shape[-1] // 2 * 2].reshape(*x.shape[:-1], -1, 2)).mean(-1)
+
+    report = refnp.judge("AvgPool1d", means)
+    assert report.holds
+    assert {problem.arrays["x"].ndim for problem in report.problems} <= {2, 3}
+
+
+def test_a_number_that_comes_back_is_numpys():
+    def loss(logits, targets, *, reduction="mean"):  # PyTorch's tensors would go through as well
+        rows = np.logaddexp.reduce(logits - np.take_along_axis(logits, np.asarray(targets)[..., None], -1), -1)
+        return rows if reduction == "none" else rows.mean() if reduction == "mean" else rows.sum()
+
+    pytest.importorskip("torch")
+    assert "NumPy" in refnp.judge("cross_entropy", loss, only="*mean").about

@@ -14,7 +14,7 @@ from refnp.numbers.precision import FORMATS, Format
 from refnp.verify.case import Layer
 from refnp.verify.causes.answered import Answered
 from refnp.verify.causes.numbers import best_probe
-from refnp.verify.causes.page_edits import can_be_opened, is_run, lines_run, of_partial
+from refnp.verify.causes.page_edits import is_run, lines_run, of_partial, subject
 from refnp.verify.edits.around import around, in_sums
 from refnp.verify.edits.edited import edited_function
 from refnp.verify.edits.mutant import Mutant
@@ -77,12 +77,12 @@ def stored_function(layer: Layer, form: Format, *, inputs: Collection[int], resu
 
 def of_lines(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
     """The layer with one expression of a line rounded, of those that are run: what a line assigns, then its parts."""
-    if not can_be_opened(layer.function) or (probe := best_probe(answered)) is None:
+    if (function := subject(layer)) is None or (probe := best_probe(answered)) is None:
         return
-    lines, forms = lines_run(layer.function, probe), formats_below(answered)
-    for what, edit in around(of_partial(layer.function), LETTER):
+    lines, forms = lines_run(function, probe), formats_below(answered)
+    for what, edit in around(of_partial(function), LETTER):
         if is_run(edit.opened, edit.line, lines):
-            in_format = of_any_format(layer.function, edit)
+            in_format = of_any_format(function, edit)
             for form in forms:
                 says, where = f"{what} were rounded to {form.name}", edit.where.replace(LETTER, f"in_{form.name}")
                 yield Mutant(says, (layer.name,), in_format(form), rounded=form.name, where=where)
@@ -107,14 +107,15 @@ def near_float32(x, *, call):
 def of_places(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
     """The layer with one sum, in any order, or another expression computed in float32, where the case is wider."""
     wide = [a for a in answered if a.policy.stored.bits > FLOAT32 + 1]
-    if len(wide) < len(answered) or not can_be_opened(layer.function) or (probe := best_probe(answered)) is None:
+    own = subject(layer)
+    if len(wide) < len(answered) or own is None or (probe := best_probe(answered)) is None:
         return
-    lines = lines_run(layer.function, probe)
-    function, seen = of_partial(layer.function), set()
+    lines = lines_run(own, probe)
+    function, seen = of_partial(own), set()
     for what, edit in (*in_sums(function, LETTER), *around(function, LETTER)):
         if what not in seen and is_run(edit.opened, edit.line, lines):
             seen.add(what)
-            mistaken, where = in_any_order(layer.function, edit), edit.where.replace(LETTER, "in_float32")
+            mistaken, where = in_any_order(own, edit), edit.where.replace(LETTER, "in_float32")
             yield Mutant(f"{what} were computed in float32", (layer.name,), mistaken, narrow=True, where=where)
 
 

@@ -24,6 +24,8 @@ from refnp.verify.edits.edited import KNOWN_WORDS, edited_function, is_operation
 from refnp.verify.edits.mutant import Mutant
 from refnp.verify.edits.opened import Opened
 from refnp.verify.edits.variants import Edit, edited, edits_of, is_one_number, places, statements
+from refnp.verify.judged_pages import Formula
+from refnp.verify.layers.multi_head import bound
 
 FIRST, MOST_LEFT = 4, 0.7  # edits that are the first of two, and the part of the error that these may leave
 BESIDE = ("np.sqrt", "np.log", "np.log1p")  # what c may be added to the argument of
@@ -32,56 +34,73 @@ Lines = frozenset[tuple[str, int]]  # of a file, with its path
 
 def of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
     """The layer with an edit of a line that its output comes from."""
-    probe = best_probe(answered)
-    if not can_be_opened(layer.function) or probe is None:
+    probe, function = best_probe(answered), subject(layer)
+    if function is None or probe is None:
         return
-    lines = lines_run(layer.function, probe)
-    for edit in edits_and_names(layer.function, of_pullback=False):
+    lines = lines_run(function, probe)
+    for edit in edits_and_names(function, of_pullback=False):
         run = is_run(edit.opened, edit.line, lines)
-        if run and (edit.narrow or is_near(probe, function_with(layer.function, edit))):
-            yield mutant_with(layer.name, layer.function, edit)
+        if run and (edit.narrow or is_near(probe, function_with(function, edit))):
+            yield mutant_with(layer.name, function, edit)
 
 
 def of_gradients(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
     """The layer with an edit of a line of a VJP; then with a number that is held constant."""
-    if not can_be_opened(layer.function):
+    function = subject(layer)
+    if function is None:
         return
-    lines = lines_run(layer.function, answered[0])
-    for edit in edits_and_names(layer.function, of_pullback=True):
+    lines = lines_run(function, answered[0])
+    for edit in edits_and_names(function, of_pullback=True):
         if is_run(edit.opened, edit.line, lines):
-            yield mutant_with(layer.name, layer.function, edit, back=True)
-    for what, edit in around(of_partial(layer.function), "held"):
+            yield mutant_with(layer.name, function, edit, back=True)
+    for what, edit in around(of_partial(function), "held"):
         if is_run(edit.opened, edit.line, lines):
-            yield replace(mutant_with(layer.name, layer.function, edit), says=f"{what} were a constant in the gradient")
+            yield replace(mutant_with(layer.name, function, edit), says=f"{what} were a constant in the gradient")
 
 
 def pairs_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
     """The layer with edits of two lines, of which the first alone takes away most of the error."""
-    probe = best_probe(answered)
-    if not can_be_opened(layer.function) or probe is None or not enough_of(answered):
+    probe, function = best_probe(answered), subject(layer)
+    if function is None or probe is None or not enough_of(answered):
         return
-    lines = lines_run(layer.function, probe)
+    lines = lines_run(function, probe)
     every = [
-        e
-        for e in edits_and_names(layer.function, of_pullback=False)
-        if not e.narrow and is_run(e.opened, e.line, lines)
+        e for e in edits_and_names(function, of_pullback=False) if not e.narrow and is_run(e.opened, e.line, lines)
     ]
-    parts = {edit: part for edit in every if (part := left_of(probe, function_with(layer.function, edit))) is not None}
+    parts = {edit: part for edit in every if (part := left_of(probe, function_with(function, edit))) is not None}
     for one in sorted(parts, key=parts.__getitem__)[:FIRST]:
         for other in parts if parts[one] < MOST_LEFT else ():
-            if other.line is not one.line and is_near(probe, function_with(layer.function, one, other)):
-                yield mutant_with(layer.name, layer.function, one, other)
+            if other.line is not one.line and is_near(probe, function_with(function, one, other)):
+                yield mutant_with(layer.name, function, one, other)
 
 
 def numbers_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
     """The layer with c added beside a sum, a root or a logarithm, or with a line times c."""
-    probe = best_probe(answered)
-    if not can_be_opened(layer.function) or probe is None:
+    probe, function = best_probe(answered), subject(layer)
+    if function is None or probe is None:
         return
-    for says, edit in with_number(layer.function, lines_run(layer.function, probe)):
-        for c, value in solved(probe, of_any_number(layer.function, edit), enough_of(answered)):
-            function, where = of_any_number(layer.function, edit)(value), edit.where.replace("_c()", c)
-            yield Mutant(says.format(c), (layer.name,), function, where=where)
+    for says, edit in with_number(function, lines_run(function, probe)):
+        for c, value in solved(probe, of_any_number(function, edit), enough_of(answered)):
+            mistaken, where = of_any_number(function, edit)(value), edit.where.replace("_c()", c)
+            yield Mutant(says.format(c), (layer.name,), mistaken, where=where)
+
+
+def subject(layer: Layer) -> Callable | None:
+    """What is edited: the layer's function, that of the layer whose function it is, or the formula that judges it."""
+    own = layer.function
+    if layer.inner is not None and not can_be_opened(own):
+        own = Formula(layer.inner[0].function, layer.inner[1])
+    judges_itself = getattr(getattr(layer.equation, "page", None), "of", None) is own and can_be_read(own)
+    return own if can_be_opened(own) or judges_itself else layer.formula
+
+
+@functools.cache
+def can_be_read(function: Callable) -> bool:
+    """Whether the source of a function is there, and it makes no module."""
+    try:
+        return all(one.function is not bound for one in Opened.of(function).all())
+    except (OSError, TypeError, AssertionError, SyntaxError, ValueError):  # without source, or with no `def`
+        return False
 
 
 @functools.cache
@@ -95,8 +114,8 @@ def can_be_opened(function: Callable) -> bool:
 
 
 def of_partial(function: Callable) -> Callable:
-    """The function of which some arguments are given."""
-    return function.func if isinstance(function, functools.partial) else function
+    """The function of which some arguments are given, or which is asked in another way."""
+    return function.func if isinstance(function, (functools.partial, Formula)) else function
 
 
 def lines_run(function: Callable, a: Answered) -> Lines:

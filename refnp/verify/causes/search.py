@@ -200,8 +200,7 @@ class Search:
         left = set(self.every)
         outputs = {row for row in left if row[2] == "output"}
         if outputs:
-            for source in sources:
-                fitting = self._fitting(source, outputs, {"output"})
+            for source, fitting in self._wholly_first(sources, outputs, {"output"}):
                 if source is narrower.of_places and len(fitting) == NAMED:  # perhaps more: no place is known
                     something = replace(fitting[0].mutant, says=narrower.SOMETHING, where="")
                     fitting = [replace(fitting[0], mutant=something)]
@@ -217,8 +216,8 @@ class Search:
             return groups, left  # gradients alone were tried with the sources before
         for quantities in self._sets_of_gradients(left):
             rows = {row for row in left if row[2] in quantities}
-            for source in OF_GRADIENTS:
-                if rows and (group := self._fitting(source, rows, quantities)[:NAMED]):
+            for _, fitting in self._wholly_first(OF_GRADIENTS, rows, quantities) if rows else ():
+                if group := fitting[:NAMED]:
                     groups.append(group)
                     left -= group[0].rows.keys()
                     break
@@ -234,45 +233,65 @@ class Search:
         quantities = dict.fromkeys(row[2] for row in sorted(left) if row[2] != "output")
         return [set(quantities), *({q} for q in quantities)] if len(quantities) > 1 else [{q} for q in quantities]
 
+    def _wholly_first(
+        self, sources: Iterable[Source], rows: set[Row], quantities: set[str]
+    ) -> Iterator[tuple[Source, list[Explanation]]]:
+        """Sources with what fits: those of which something explains all rows, then those that leave a few."""
+        partly = []
+        for source in sources:
+            fitting = self._fitting(source, rows, quantities)
+            if fitting and self._is_whole(fitting[0], rows):
+                yield source, fitting
+            elif fitting:
+                partly.append((source, fitting))
+        yield from partly
+
+    def _is_whole(self, e: Explanation, rows: set[Row]) -> bool:
+        """Whether a hypothesis leaves none of these rows."""
+        return not rows - e.rows.keys() - self.known
+
     def _fitting(self, source: Source, rows: set[Row], quantities: set[str]) -> list[Explanation]:
-        """The hypotheses of a source that explain these rows."""
+        """The hypotheses of a source that explain these rows, or where none does, all but a few of them."""
         own = [a.only(quantities) for a in self.deviating if a.rows & rows]
         telling = [a for a in own if a.rows & self.telling]
         if not telling:
             return []
-        found: list[Explanation] = []
+        whole: list[Explanation] = []
+        partly: list[Explanation] = []
         for mutant in source(self.layer, telling):
-            if mutant.says not in [e.mutant.says for e in found] and (e := self._complete(mutant, rows, quantities)):
-                found.append(e)
-                if len(found) == NAMED:
+            found = [e.mutant.says for e in (*whole, *partly)]
+            if mutant.says not in found and (e := self._complete(mutant, rows, quantities)):
+                (whole if self._is_whole(e, rows) else partly).append(e)
+                if len(whole) == NAMED:
                     break
-        return found
+        return whole or partly
 
     def _complete(self, mutant: Mutant, rows: set[Row], quantities: set[str] | None) -> Explanation | None:
         """What a hypothesis explains, if that is all of these rows, and it contradicts no row that is right."""
         part = lambda a: a if quantities is None else a.only(quantities)
         explained: dict[Row, float] = {}
         missed: set[Row] = set()
-        small: list[Answered] = []  # errors that rounding makes smaller or larger by chance, if others show it
+        by_chance: dict[Row, float] = {}  # errors that rounding makes smaller or larger by chance, if others show it
+        small = 0
+        chosen = lambda a, found: {a.row(q): after for q, after in (found or {}).items() if a.row(q) in rows}
         for a in self.deviating:
             if not (own := a.rows & rows):
                 continue
-            found = part(a).explained(mutant) or {}
-            if not found and (mutant.narrow or mutant.rounded) and len(small) < MISSED * len(self.deviating):
-                small.append(a)
+            found = part(a).explained(mutant)
+            if not found and (mutant.narrow or mutant.rounded) and small < MISSED * len(self.deviating):
+                small += 1
+                by_chance |= chosen(a, part(a).explained(mutant, known=True))
+                if own - by_chance.keys() - self.known:
+                    return None
                 continue
-            explained |= {a.row(q): after for q, after in found.items() if a.row(q) in rows}
+            explained |= chosen(a, found)
             missed |= own - explained.keys() - self.known
             few = len(missed) <= MISSED * len(rows) and not mutant.rounded and not mutant.narrow
             if missed and not (few and part(a).is_nearer(mutant)):
                 return None
         if not explained.keys() & self.telling:
             return None
-        for a in small:
-            found = part(a).explained(mutant, known=True) or {}
-            explained |= {a.row(q): after for q, after in found.items() if a.row(q) in rows}
-            if a.rows & rows - explained.keys() - self.known:
-                return None
+        explained |= by_chance
         if mutant.cancels and not any(part(a).tells_from_right(mutant) for a in self.deviating if a.rows & rows):
             return None
         others = [part(a) for a in (*self.deviating, *self.right) if not a.rows & rows]

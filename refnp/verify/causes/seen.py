@@ -6,6 +6,7 @@ which numbers each of its results takes and how often.
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -19,6 +20,8 @@ from refnp.verify.causes.matrices import (
     LITTLE,
     MOVES,
     Ask,
+    and_more,
+    at_place,
     moved_by,
     of_arguments,
     of_walk_back,
@@ -28,13 +31,15 @@ from refnp.verify.causes.matrices import (
 )
 
 TRIED, FEW, SAID = 16, 2, 3  # cases, those of which many questions are asked, and sentences
+LARGEST = 32  # score of a query and a key
 ENOUGH = 4  # differences of scores that are to lie on a line
 SEVERAL = 3  # keys of a query whose weights are all less by one factor
 
 
 def seen(layer: Layer, answered: Sequence[Answered], ask: Ask) -> str:
     """What is seen of a function in the smallest cases that tell something; "" if that is nothing."""
-    in_order = sorted(answered, key=lambda a: (-a.policy.stored.bits, a.size))
+    says_something = lambda a: any(a.right[quantity].any() for quantity in a.wrong)
+    in_order = sorted(answered, key=lambda a: (-a.policy.stored.bits, not says_something(a), a.size))
     outputs = [a for a in in_order if "output" in a.wrong]
     gradients = [a for a in in_order if "output" not in a.wrong]
     for reading, cases in (*((reading, outputs) for reading in READINGS), (of_walk_back, gradients)):
@@ -44,7 +49,8 @@ def seen(layer: Layer, answered: Sequence[Answered], ask: Ask) -> str:
             except Exception:  # it does not take such values
                 continue
             if found:
-                return "; ".join(found)
+                several = len({each.problem.case.name for each in answered}) > 1
+                return "; ".join(found) + (f", seen in {a.problem.case.name}" if several else "")
     return ""
 
 
@@ -68,6 +74,9 @@ def of_attention(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
     value = a.problem.arrays["value"]
     unit = np.broadcast_to(np.eye(value.shape[-2], dtype=value.dtype), (*value.shape[:-1], value.shape[-2])).copy()
     arrays, options = {**a.problem.arrays, "value": unit}, a.problem.case.options
+    largest = [float(np.abs(arrays[name][np.isfinite(arrays[name])]).max(initial=0)) for name in ("query", "key")]
+    while math.prod(largest) * math.sqrt(arrays["query"].shape[-1]) > LARGEST:  # else weights are 0 for that alone
+        arrays["query"], largest[0] = arrays["query"] / 2, largest[0] / 2
     right = np.asarray(layer.function(*(x.astype(WIDE) for x in arrays.values()), **options), WIDE)
     yield from of_weights(output_of(ask(with_arrays(a.problem, arrays))), right)
 
@@ -86,14 +95,16 @@ def of_loss(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
     given_of = lambda given: output_of(ask(with_arrays(a.problem, given))).sum()
     right_of = lambda given: np.sum(layer.function(*(v.astype(WIDE) for v in given.values()), **options))
     given, right, places = given_of(arrays), right_of(arrays), list(np.ndindex(classes.shape))
-    counts = np.empty((len(places), len(MOVES)), WIDE)
+    counts = np.full((len(places), len(MOVES)), np.nan, WIDE)
     for row, place in enumerate(places if len(places) <= ASKED else ()):
         for move, (factor, more) in enumerate(MOVES):
             moved = {**arrays, name: x.copy()}
             moved[name][place] = moved_by(x[place], factor, more)
-            ought = right_of(moved) - right
-            counts[row, move] = (given_of(moved) - given) / ought if ought else np.nan
-    count, steady = spread(counts)
+            ought, own = right_of(moved) - right, given_of(moved) - given
+            counts[row, move] = own / ought if ought else np.inf if own else np.nan
+    if unasked := [place for place, row in zip(places, counts, strict=True) if np.isinf(row).all()]:
+        yield f"{at_place(name, unasked[0])} counts, and must not{and_more(unasked)}"
+    count, steady = spread(np.where(np.isinf(counts), np.nan, counts))
     off = np.abs(count - 1) > LITTLE
     for k in np.unique(classes) if 1 < len(places) <= ASKED and steady.all() and off.any() else ():
         of_class = np.flatnonzero(classes.ravel() == k)
@@ -108,7 +119,10 @@ def of_weights(weights: np.ndarray, right: np.ndarray) -> Iterator[str]:
     if weights.shape != right.shape or not np.isfinite(weights).all():
         return
     sums, ought = weights.sum(-1), right.sum(-1)
-    off = np.abs(sums - ought) > LITTLE
+    nothing = (ought == 0) & (sums > LITTLE)
+    if nothing.any():
+        yield f"weights of queries that see no key sum to {float(sums[nothing].max()):.3g}, not to 0"
+    off = (ought != 0) & (np.abs(sums - ought) > LITTLE)
     if off.any():
         low, high = float(sums[off].min()), float(sums[off].max())
         span = f"{low:.3g}" if high - low < LITTLE else f"{low:.3g} … {high:.3g}"
@@ -117,14 +131,14 @@ def of_weights(weights: np.ndarray, right: np.ndarray) -> Iterator[str]:
         alike = ((most - least <= LITTLE * most) & ((right > 0).sum(-1) >= SEVERAL))[off]
         fewer = " as if there were more keys" if high < 1 and alike.all() else ""
         yield f"weights do not sum to 1 but to {span}{',' if fewer else ''}{fewer}"
-    more, less = (weights > LITTLE) & (right == 0), (weights < LITTLE**2) & (right > LITTLE)
+    more, less = (weights > LITTLE) & (right == 0), (weights == 0) & (right > LITTLE)
     for pairs, says in ((more, "sees key {} (offset {}), which is hidden"), (less, "does not see key {} (offset {})")):
         if pairs.any():
             n, m = np.argwhere(pairs)[0][-2:]
             offsets = np.unique(np.argwhere(pairs)[:, -1] - np.argwhere(pairs)[:, -2])
             rest = f"; such offsets are {offsets[0]} to {offsets[-1]}" if len(offsets) > 1 else ""
             yield f"query {n} {says.format(m, m - n)}{rest}"
-    if not off.any() and not more.any() and not less.any():
+    if not nothing.any() and not off.any() and not more.any() and not less.any():
         yield from of_slope(weights, right)
         yield from of_offset(weights, right)
 

@@ -22,6 +22,7 @@ from refnp.verify.edits.mutant import Mutant
 from refnp.verify.edits.opened import Opened
 from refnp.verify.edits.patterns import Rewriting, argument_of, stands_in
 from refnp.verify.edits.traced import held, tensor_of, traced
+from refnp.verify.judged_pages import Formula
 from refnp.verify.layers.multi_head import bound
 
 Form = Callable[..., tuple]
@@ -104,6 +105,8 @@ def edited_function(
     if isinstance(function, functools.partial):
         own = edited_function(function.func, trees, words, back=back)
         return functools.partial(own, *function.args, **function.keywords)
+    if isinstance(function, Formula):
+        return function.asked(edited_function(function.func, trees, words, back=back))
     opened, forms = Opened.of(function), {}
     if is_operation(function):
         form = form_of(function, opened.compiled(trees, words))
@@ -141,7 +144,8 @@ class EditedPage:
 
     def __init__(self, operation: Callable, words: Mapping[str, Any], pages: tuple[Callable, ...] = ()):
         self.given = operation.keywords if isinstance(operation, functools.partial) else {}
-        self.operation = operation.func if isinstance(operation, functools.partial) else operation
+        self.asked = operation.asked if isinstance(operation, Formula) else lambda function: function
+        self.operation = operation.func if isinstance(operation, (functools.partial, Formula)) else operation
         self.words, self.pages = {**KNOWN_WORDS, **words}, pages
         self.made: dict[tuple[str, ...], Callable] = {}
         self.edits: dict[str, tuple[list[Rewrite], bool]] = {}
@@ -159,9 +163,10 @@ class EditedPage:
     def function(self, chosen: tuple[str, ...]) -> Callable:
         """The page with these edits."""
         if not chosen:
-            return self.operation
+            return self.asked(self.operation)
         trees, back = self.trees(chosen), all(self.edits[name][1] for name in chosen)
-        return edited_function(self.operation, trees, self.words, back=back, pages=self.pages, owners=self.owners)
+        own = edited_function(self.operation, trees, self.words, back=back, pages=self.pages, owners=self.owners)
+        return self.asked(own)
 
     @functools.cached_property
     def functions(self) -> list[Opened]:

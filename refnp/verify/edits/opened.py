@@ -15,13 +15,13 @@ from typing import Any
 
 OPENED_WORDS = ("shares",)  # what has lines of its own to be wrong in
 COMPILED = 256  # functions whose code is kept: all that a page uses, and an edit of one
-OPENED = ("refnp.layers", "refnp.models", "refnp.autograd", "refnp.verify.layers")
+OPENED = ("refnp.layers", "refnp.models", "refnp.autograd", "refnp.training.steps", "refnp.verify.layers")
 
 
 class Opened:
     """A function of a page, with those that it uses by the names it has for them."""
 
-    def __init__(self, function: Callable, above: tuple[str, ...] = ()):
+    def __init__(self, function: Callable, above: tuple[Callable, ...] = ()):
         self.operation = function if hasattr(function, "page") else None
         self.function = inspect.unwrap(getattr(function, "page", function))
         self.name, self.path = self.function.__name__, inspect.getfile(self.function)
@@ -33,7 +33,7 @@ class Opened:
         tree = with_pullback(tree)
         tree.body = tree.body[ast.get_docstring(tree, clean=False) is not None :]
         self.tree = tree
-        above = (*above, self.name)
+        above = (*above, self.function)
         self.used = {name: Opened(of, above) for name, of in used_by(self.function, tree, above)}
 
     @classmethod
@@ -154,13 +154,13 @@ def valued(function: Callable, name: str) -> Any:
     return getattr(value, own, None) if module and inspect.ismodule(value) else None if module else value
 
 
-def used_by(function: Callable, tree: ast.AST, above: tuple[str, ...]) -> Iterator[tuple[str, Callable]]:
+def used_by(function: Callable, tree: ast.AST, above: tuple[Callable, ...]) -> Iterator[tuple[str, Callable]]:
     """The pages, parts and words that a function uses, by the names it has for them, but for those that use it."""
     for name in dict.fromkeys(ast.unparse(node) for node in ast.walk(tree) if is_name(node)):
         value: Any = valued(function, name)
         if not (hasattr(value, "page") or is_part(value)):
             continue
-        if inspect.unwrap(getattr(value, "page", value)).__name__ not in above:
+        if inspect.unwrap(getattr(value, "page", value)) not in above:
             yield name, value
 
 

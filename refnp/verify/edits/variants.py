@@ -217,7 +217,8 @@ def variants(node: ast.expr, names: list[str]) -> Iterator[tuple[ast.expr, bool]
 def _of_operation(node: ast.expr) -> Iterator[ast.expr]:
     if isinstance(node, ast.BinOp):
         if isinstance(node.op, OPERATORS):
-            for op in OPERATORS:
+            by_one = isinstance(node.right, ast.Constant) and node.right.value == 1
+            for op in (ast.Add, ast.Sub) if by_one else OPERATORS:  # x · 1 and x/1 are x, which is below
                 if not isinstance(node.op, op):
                     yield ast.BinOp(node.left, op(), node.right)
             if isinstance(node.op, (ast.Sub, ast.Div)):

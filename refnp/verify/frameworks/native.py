@@ -317,7 +317,7 @@ def run_tinygrad(asked: Question) -> Answer:
     return output.numpy(), [gradient.numpy() for gradient in gradients]
 
 
-IS_NUMPY = lambda thing: isinstance(thing, np.ndarray)
+IS_NUMPY = lambda thing: isinstance(thing, (np.ndarray, np.generic))
 NUMPY = Native("NumPy", "numpy", numpy_array, np.asarray, IS_NUMPY, run_numpy)
 PYTORCH = Native("PyTorch", "torch", torch_array, torch_numpy, made_by("torch"), run_torch)
 JAX = Native("JAX", "jax", jax_array, np.asarray, made_by("jax", "jaxlib", "flax", "equinox"), run_jax)

@@ -1,5 +1,6 @@
 """A step of an optimiser of refnp or PyTorch, which change parameters that they hold, as a function of arrays."""
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from refnp.numbers.parts import with_parts
 from refnp.numbers.rounding import WIDE, Rounded, exact
 from refnp.training.steps import less_power
 from refnp.verify.case import Layer
+from refnp.verify.judged_pages import Formula, on_rows
 
 ARRAYS = ("parameter", "gradient", "velocity", "mean", "square", "total")
 
@@ -31,11 +33,12 @@ class Step:
     def layer(self, kept: str = "") -> Layer:
         """The parameters after a step, or what is `kept`."""
         result = self.kept.index(kept) if kept else None
+        place = 0 if result is None else 1 + result
         signature, name = inspect.signature(self.page), "_".join(filter(None, (self.page.__name__, kept)))
         page = with_parts(self.page, {less_power: in_their_precision})
 
         def equation(*arrays: Any, **options: Any) -> tuple:
-            return page(*arrays, **options)[0 if result is None else 1 + result], None
+            return page(*arrays, **options)[place], None
 
         def stepped(*arrays: Any, **options: Any) -> np.ndarray:
             return self.refnp(signature.bind(*arrays, **options), result)
@@ -48,7 +51,8 @@ class Step:
         for function in (equation, stepped):
             function.__signature__ = signature
             function.__doc__ = f"{of}{self.page.__doc__}\n\n    Shapes: all of one shape → the same."
-        return Layer(name, stepped, equation, torch=stepped_by_torch)
+        formula = Formula(self.page, functools.partial(on_rows, result=place))
+        return Layer(name, stepped, equation, torch=stepped_by_torch, formula=formula)
 
     def refnp(self, given: inspect.BoundArguments, result: int | None) -> np.ndarray:
         """A step of refnp's optimiser, from what was kept before it."""

@@ -11,7 +11,7 @@ from refnp.autograd.primitives import raw
 from refnp.layers import BatchNorm
 from refnp.numbers.words import constant
 from refnp.verify.case import Case, Layer, normal, uniform
-from refnp.verify.judged_pages import by_tape
+from refnp.verify.judged_pages import Formula, by_tape
 from refnp.verify.layers.linear import EMBEDDING
 
 
@@ -51,12 +51,13 @@ def running_variance_equation(x, variance, *, momentum=0.1):
     rows = of_channels(x)
     n = rows.shape[-1]
     centred = rows - rows.sum(-1, keepdims=True) / n
-    return moved(variance, (centred * centred).sum(-1) / (n - 1), momentum), None
+    own = (centred * centred).sum(-1) / (n - 1)
+    return moved(variance, own, momentum), None
 
 
 def of_channels(x):
     """All numbers of a channel in a row, (C, n)."""
-    return x.moved(lambda a: np.moveaxis(a, 1, 0).reshape(a.shape[1], -1))
+    return np.moveaxis(x, 1, 0).reshape(x.shape[1], x.size // x.shape[1])
 
 
 def moved(kept, new, momentum):
@@ -81,18 +82,25 @@ def dropout(x, *, keep, dropout):
     return ag.where(keep, x * (1 / (1 - constant(dropout))).like(raw(x)), 0.0)
 
 
+def value_of(equation):
+    """A formula by its value alone."""
+    return lambda *arrays, **options: equation(*arrays, **options)[0]
+
+
 DROPOUT = Layer("dropout_of_mask", dropout, by_tape(dropout))
 RUNNING_MEAN = Layer(
     "running_mean",
     running_mean,
     running_mean_equation,
     torch=lambda torch, x, mean, *, momentum=0.1: torch_running(torch, x, momentum, running_mean=mean),
+    formula=Formula(running_mean_equation, value_of),
 )
 RUNNING_VARIANCE = Layer(
     "running_variance",
     running_variance,
     running_variance_equation,
     torch=lambda torch, x, variance, *, momentum=0.1: torch_running(torch, x, momentum, running_var=variance),
+    formula=Formula(running_variance_equation, value_of),
 )
 
 

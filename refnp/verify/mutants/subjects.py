@@ -19,8 +19,11 @@ from refnp.verify.layers import (
     linear,
     multi_head,
     neural_process_parts,
+    optimizers,
     positions,
+    schedules,
     softmax,
+    training_parts,
     transformer,
     transformer_layers,
 )
@@ -35,6 +38,7 @@ ALIKE = (
     student_t_log_prob, multivariate_normal_log_prob, low_rank_normal_log_prob, normal_kl, categorical_kl,
     categorical_entropy,
 )  # fmt: skip
+OF_FORMULAS = (training_parts.RUNNING_VARIANCE, schedules.COSINE, optimizers.ADAM, optimizers.ADAMW)
 SUBJECTS: dict[str, Callable] = {
     **{function.__name__: function for function in ALIKE},
     "batch_norm of statistics": layers.batch_norm,
@@ -71,6 +75,8 @@ SUBJECTS: dict[str, Callable] = {
     "general_attention": attention.refnp_general,
     "additive_attention": attention.refnp_additive,
     "translation_attention": neural_process_parts.refnp_translation_attention,
+    "grouped_attention": layers.grouped_attention,
+    **{layer.name: layer.formula for layer in OF_FORMULAS if layer.formula is not None},
 }
 OF_STACKS, OF_HEADS = (layers.attention, layers.layer_norm), (layers.attention,)
 PAGES: dict[str, tuple[Callable, ...]] = {

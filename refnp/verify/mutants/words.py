@@ -256,11 +256,20 @@ def matern(s, root, first, second):
     return (1.0 + a * first + a * a * second) * ag.exp(-a)
 
 
+def turned_apart(a, b, sin, cos, layout):
+    """The two features of each pair, turned by the angles that stand at their places in the other layout."""
+    k, axis = cos.shape[-1], -2 if layout == "half" else -1
+    places = (slice(k), slice(k, None)) if layout == "half" else (slice(0, None, 2), slice(1, None, 2))
+    every = (np.repeat(t, 2, -1) if layout == "half" else np.concatenate([t, t], -1) for t in (sin, cos))
+    (s, t), (c, d) = ([of[..., own] for own in places] for of in every)
+    return np.stack([a * c - b * s, a * t + b * d], axis)
+
+
 OF_ARRAYS: tuple[Callable, ...] = (
     folded, rows, last, folded_over, of_given, dealt_channels, last_of_channels, log_of_sum, in_full, next_key,
     without_last, of_first_query, heads_of, of_first_head, of_keys, keys_within, dealt, averaged_over_rows, masks_as,
     one_plus_erf, one_plus_tanh, rows_of, var_in_one_pass, std_in_one_pass, windows_padded, runs_of, apart, alike,
-    rounded_to, raw, nonzero, root, logarithm, largest, erf, factor_of,
+    turned_apart, rounded_to, raw, nonzero, root, logarithm, largest, erf, factor_of,
 )  # fmt: skip
 OF_TENSORS: tuple[Callable, ...] = (
     product_in,
