@@ -73,8 +73,8 @@ def copied(folder):
     return run
 
 
-def test_four_files_are_edited():
-    assert len(steps()) == 4
+def test_five_files_are_edited():
+    assert len(steps()) == 5
     assert all((ROOT / file).exists() for file in steps())
 
 

@@ -29,8 +29,8 @@ __all__ = [
     "EQ", "Batch", "Choice", "Copy", "Dates", "Episodes", "GaussianProcess", "GaussianProcessTasks", "ImageTasks",
     "Kernel", "LotkaVolterra", "LynxHareTasks", "Matern12", "Matern32", "Matern52", "Periodic", "Places",
     "Posterior", "PredatorPreyTasks", "Product", "Reverse", "SawtoothTasks", "SinusoidTasks", "Sort", "Sum", "Task",
-    "Vocabulary", "batch_of", "batches", "bleu", "bruinsma", "detokenize", "digits", "english_french", "gordon",
-    "load_pairs", "lynx_hare", "mnist", "pixel_positions", "read_pairs", "split", "tnp", "token_accuracy",
+    "Vocabulary", "batch_of", "batches", "bleu", "bruinsma", "detokenize", "digits", "english_french", "glyphs",
+    "gordon", "load_pairs", "lynx_hare", "mnist", "pixel_positions", "read_pairs", "split", "tnp", "token_accuracy",
     "tokenize", "weakly_periodic",
 ]
 # fmt: on

@@ -128,7 +128,8 @@ def judge(
         if every is not None:
             return []
         own = [case for case in named if case.layer.name == named[0].layer.name]
-        return fitted(suited(made_cases(own[0].layer, own, takes), meant, [named[0]], name, name_of(function)))
+        called = (one for one in (name, name_of(function)) if isinstance(one, str))  # an equation has no name
+        return fitted(suited(made_cases(own[0].layer, own, takes), meant, [named[0]], *called))
 
     asked = Asked(
         function,

@@ -185,7 +185,8 @@ def test_a_plausible_mistake_does_not_hold(name, function):
 
 def test_right_functions_of_numpy_hold():
     """Written in other ways than refnp's."""
-    assert refnp.judge("tanh", lambda x: np.sinh(x) / np.cosh(x)).holds
+    most = lambda x: np.clip(x, -20, 20)  # tanh is 1 beyond, where sinh and cosh soon overflow
+    assert refnp.judge("tanh", lambda x: np.sinh(most(x)) / np.cosh(most(x))).holds
     assert refnp.judge("sum", np.sum).holds
     assert refnp.judge("mean", lambda x, axis: np.mean(x, axis)).holds
     assert refnp.judge("prod", lambda x: np.multiply.reduce(x, -1)).holds

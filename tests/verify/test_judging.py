@@ -486,7 +486,7 @@ def test_exceptions_shapes_and_dtypes_are_rows():
     assert all(math.isfinite(row["error_over_bound"] or 0) for row in report.rows)
 
 
-@pytest.mark.parametrize("wrong", [lambda x: x + 1j, lambda x: "no", lambda x: [x, x[:1]], lambda x: print])
+@pytest.mark.parametrize("wrong", [lambda x: x + 1j, lambda x: "no", lambda x: [x, x[None]], lambda x: print])
 def test_what_are_no_real_numbers_is_told(wrong):
     with pytest.raises(ValueError, match=r"the function could not be judged: every call ends in (Type|Value)Error: "):
         refnp.judge("sinh", wrong)
