@@ -135,9 +135,10 @@ def problem_of(
     for argument, array in arrays.items():
         stored = policy(own.get(argument, form))
         if not np.array_equal(stored.given(array), array, equal_nan=True):
+            wider = 'precision="float64"' if form.name == "float32" else f'formats={{"{argument}": "float32"}}'
             raise ValueError(
-                f"{function}: inputs: {argument} has numbers that {stored.stored.name} does not hold; round it first, "
-                f'or name its own format, formats={{"{argument}": "float32"}}'
+                f"{function}: inputs: {argument} has numbers that {stored.stored.name} does not hold; pass {wider}, or "
+                "round it first"
             )
     gradients = None if cotangent is not None else ()
     bar = None if cotangent is None else real_of(function, "cotangent", cotangent)

@@ -92,6 +92,7 @@ class Empty:
         (lambda: refnp.tolerance("layer_norm", [X]), r"there are 1 inputs; those of layer_norm are \(x, gain, shift\)"),
         (lambda: refnp.tolerance("softmax", {"y": X}), r"inputs are \(y\); those of softmax are \(x\)"),
         (lambda: refnp.tolerance("softmax", [X], precision="bfloat16"), "x has numbers that bfloat16 does not hold"),
+        (lambda: refnp.tolerance("softmax", [X.astype(float) / 3]), 'does not hold; pass precision="float64"'),
         (lambda: refnp.tolerance("softmax", [X], precision="bf16"), "precision is 'bf16'; name a format"),
         (lambda: refnp.tolerance("softmax", [X], cotangent=X[0]), r"cotangent has shape .*; the output has .*"),
         (lambda: refnp.assert_close("softmax", {"y": X}, [X], cotangent=X), "got has 'y'; its quantities are output"),
