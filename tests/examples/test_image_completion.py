@@ -7,63 +7,69 @@ import pytest
 
 pytest.importorskip("rich")
 pytest.importorskip("matplotlib")
-pytest.importorskip("sklearn")
 from examples import image_completion as example
 
 
 def test_runs(tmp_path, monkeypatch, capsys):
     picture = tmp_path / "images.png"
-    options = ["--steps", "2", "--tests", "8", "--floor", "0.1", "--out", str(picture)]
+    options = ["--steps", "1", "--seeds", "2", "--tests", "3", "--each", "4", "--floor", "0.1", "--out", str(picture)]
     monkeypatch.setattr(sys, "argv", ["image_completion.py", *options])
+    monkeypatch.setattr(example, "LEARNED", ("latin",))
+    monkeypatch.setattr(example, "NEW", ("hebrew",))
     example.main()
     lines = capsys.readouterr().out.splitlines()
-    for name in ("ConvCNP", "TE-TNP", "TNP-D", "CNP"):
-        scored, moved = (line.split("│") for line in lines if f"│ {name} " in line)
-        log_p, rmse = np.array(scored[2:5], float), np.array(scored[5:8], float)
+    rows = {cells[1].strip(): cells[2:] for cells in (line.split("│") for line in lines) if len(cells) > 3}
+    trained = ("CNP, seed 0, ", "TNP-D, seed 0, ", "ConvCNP, seed 0, ", "ConvCNP, seed 1, ")
+    for name in ("mean image", "linear regression", "Gaussian process", "nearest images", *trained):
+        (scored,) = (cells for own, cells in rows.items() if own.startswith(name))
+        log_p, rmse = np.array(scored[:3], float), np.array(scored[3:6], float)
         assert (log_p < -np.log(0.1 * np.sqrt(2 * np.pi))).all()  # the floor's bound
         assert ((rmse > 0) & (rmse < 1)).all()
-        assert len(moved) == 7
-    for known in example.KNOWN:
-        assert sum(f"│ {known} known " in line for line in lines) == 1
+    assert "±" in rows["ConvCNP, all seeds"][0]
+    assert all(len(rows[name]) == 5 for name in ("ConvCNP", "TNP-D", "CNP"))
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_moving_a_digit_changes_what_tnp_d_says_and_neither_conv_cnp_nor_te_tnp():
-    """ConvCNP: products of other blocks. TE-TNP: places in pixels, off by an ulp of 16. A hundred ulps are allowed."""
-    _, images = example.halves()
-    task = example.questions(images, 16, 5, seed=0)
-    changes = {name: float(example.moved_row(m, task)[-1]) for name, m in example.models(0.05, seed=0).items()}
+def test_moving_a_character_changes_what_the_others_say_and_not_the_conv_cnp():
+    task = example.questions(example.drawn(("nko",), 1, 0), 78, 2)
+    changes = {name: float(example.moved_row(example.model(name, 0.05, 0), task)[-1]) for name in example.RATES}
     assert changes["ConvCNP"] < 100 * np.spacing(np.float32(1))
-    assert changes["TE-TNP"] < 100 * np.spacing(np.float32(16))
     assert changes["TNP-D"] > 0.01
 
 
-def test_the_joint_normal_is_the_exact_answer_for_images_that_are_normal():
+def test_linear_regression_is_the_exact_answer_for_images_that_are_normal():
     """Where all pixels of an image are equal, one that is known says what the others are; without it, σ is theirs."""
     rng = np.random.default_rng(0)
-    images = np.full((400, 8, 8), 0.5) + 0.2 * rng.standard_normal((400, 1, 1))
-    task = example.questions(images, 1, 50, seed=0)
-    given = example.Fitted(images, 0.01, conditional=True)(task.context_x, task.context_y, task.target_x)
-    alone = example.Fitted(images, 0.01, conditional=False)(task.context_x, task.context_y, task.target_x)
+    images = np.full((400, 28, 28), 0.5) + 0.2 * rng.standard_normal((400, 1, 1))
+    task, pixels = example.questions(images, 1, 50), images.reshape(400, -1)
+    given = example.asked(example.Fitted(pixels.mean(0), np.cov(pixels.T), 0.01), task)
+    alone = example.asked(example.MeanImage(images, 0.01), task)
     # with variances s² of an image and f² of a pixel, a mean is drawn by f²/(s² + f²) < 0.3 % towards that of all
     assert example.scores(given, task)[1] < 0.003 * 4 * 0.2
     assert 0.15 < example.scores(alone, task)[1] < 0.25
     assert np.allclose(given.std**2, 0.01**2 * (1 + 1), rtol=0.01)  # its own f², and that of the pixel known
 
 
+def test_nearest_images_know_an_image_that_they_hold_fifty_times():
+    images = np.concatenate([np.repeat(example.drawn(("nko",), 1, 0)[:1], 50, 0), example.drawn(("lao",), 1, 0)])
+    task = example.questions(images[:1], 78, 1)
+    answer = example.asked(example.Nearest(images, 0.05), task)
+    assert np.abs(answer.mean - task.target_y).max() < 1e-12
+    assert (answer.std == 0.05).all()
+
+
 def test_known_pixels_stand_where_they_are():
-    images = np.arange(64).reshape(1, 8, 8) / 64
-    task = example.questions(images, 32, 1, seed=0)
+    images = np.arange(784).reshape(1, 28, 28) / 784
+    task = example.questions(images, 392, 1)
     known = example.as_image(task.context_x[0], task.context_y[0, :, 0])
-    asked = example.as_image(task.target_x[0], task.target_y[0, :, 0])
-    assert (np.isnan(known) != np.isnan(asked)).all()
-    assert (np.where(np.isnan(known), asked, known) == images[0]).all()
+    wanted = example.as_image(task.target_x[0], task.target_y[0, :, 0])
+    assert (np.isnan(known) != np.isnan(wanted)).all()
+    assert (np.where(np.isnan(known), wanted, known) == images[0]).all()
 
 
 def test_training_moves_downhill():
-    learned_from, new = example.halves()
-    task = example.questions(new, 16, 50, seed=0)
-    model = example.models(0.05, seed=0)["ConvCNP"]
+    images = example.drawn(("nko",), 2, 0)
+    task, model = example.questions(images, 78, 4), example.model("ConvCNP", 0.05, 0)
     before = example.scores(example.asked(model, task), task)[0]
-    example.fit(model, learned_from, 10, 1e-3, seed=0)
+    example.fit(model, images, 8, 2e-3, seed=0)
     assert example.scores(example.asked(model, task), task)[0] > before + 0.01
