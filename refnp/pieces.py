@@ -23,7 +23,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor
+from concurrent.futures import CancelledError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
 
@@ -196,7 +196,10 @@ def _end_with_parent() -> None:
 
 @contextlib.contextmanager
 def _cluster(workers: Workers) -> Iterator[Callable]:
-    """A Dask cluster, whose client is an executor; one that is started here ends with the block."""
+    """A Dask cluster; one that is started here ends with the block.
+
+    Pieces are the client's own futures: those of its executor fail where a worker dies that kept a result.
+    """
     import distributed
     from distributed import dask
 
@@ -216,14 +219,10 @@ def _cluster(workers: Workers) -> Iterator[Callable]:
             client = stack.enter_context(distributed.Client(where, timeout="10s"))
         except (OSError, ValueError) as wrong:
             raise ValueError(f"--cluster {workers.cluster}: there is no Dask scheduler: {wrong}") from wrong
-        executor: Executor = client.get_executor(pure=False)
         try:
-            yield lambda function, piece: executor.submit(_checked, versions(), function, piece)
+            yield lambda function, piece: client.submit(_checked, versions(), function, piece, pure=False)
         except CancelledError as gone:
             raise ConnectionError(f"the cluster {workers.cluster} is gone; the same command begins again") from gone
-        finally:
-            with contextlib.suppress(Exception):  # a cluster that is gone
-                executor.shutdown(wait=False, cancel_futures=True)
 
 
 def _killed() -> type[BaseException]:
