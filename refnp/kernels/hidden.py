@@ -31,8 +31,8 @@ def set_apart(form: Callable) -> Callable:
         given = query, key, value, bias
         if mask is None or moderate(*given) or not hides_harm(query, key, value, bias, mask):
             return form(*given, mask=mask, **options)
-        places, shown, amounts = shields(query, key, value, bias, mask)
-        finite = (None if a is None else only(a, at) for a, at in zip(given, places, strict=True))
+        places, reached, shown, amounts = shields(query, key, value, bias, mask)
+        finite = (None if a is None else only(a, at, used) for a, at, used in zip(given, places, reached, strict=True))
         found, vjp = form(*finite, mask=shown, **options)
 
         def gradient(bar: Any, argument: Array, at: Array) -> Array:
@@ -42,7 +42,7 @@ def set_apart(form: Callable) -> Callable:
             gradients = vjp(*map(spoilt_gradient, bars, amounts))
             return tuple(
                 None if argument is None else functools.partial(gradient, bar, argument, at)
-                for bar, argument, at in zip(gradients, given, places, strict=True)
+                for bar, argument, at in zip(gradients, given, reached, strict=True)
             )
 
         several = isinstance(found, tuple)
@@ -108,31 +108,33 @@ def hides_harm(query: Array, key: Array, value: Array, bias: Array | None, mask:
 
 
 def shields(query: Array, key: Array, value: Array, bias: Array | None, mask: Array) -> tuple:
-    """(places, mask, (spoilt, lost)): which numbers of query, key, value and bias to keep, and what to `spoil` with.
+    """(places, reached, mask, (spoilt, lost)): which numbers of query, key, value and bias to keep, and what spoils.
 
     Not kept are rows of query, key and value that nothing depends on, rows of query and key that are not finite, such
-    elements of value, and elements of bias that are hidden or not finite; what has bias −∞, and so weight 0, is hidden
-    by the new mask. `lost` (..., N, 1) is NaN for a query that may attend to something, if itself, a key or a bias
-    there is not finite. `spoilt` (..., N, d_v) is that, and what is not finite among the values it may attend to, added
+    elements of value, and elements of bias that are hidden or not finite. `reached` are those that something depends
+    on, finite or not: they have a gradient, NaN where an output is. What has bias −∞, and so weight 0, is hidden by the
+    new mask. `lost` (..., N, 1) is NaN for a query that may attend to something, if itself, a key or a bias there is
+    not finite. `spoilt` (..., N, d_v) is that, and what is not finite among the values it may attend to, added
     up: ∞, −∞ or NaN.
     """
     bad_query, bad_key = (~np.isfinite(a).all(-1) for a in (query, key))  # (..., N), (..., M)
     mask = np.broadcast_to(mask, np.broadcast_shapes(mask.shape, (bad_query.shape[-1], bad_key.shape[-1])))
     bad = bad_query[..., :, None] | bad_key[..., None, :]  # (..., N, M)
-    shown, bias_kept = mask, None
+    shown, bias_used = mask, None
     if bias is not None:
         b = bias.real
         bad, shown = bad | ~(b < np.inf), laid_as(mask, mask & (b != -np.inf))
-        bias_kept = used_elements(mask, b.shape) & np.isfinite(b)
+        bias_used = used_elements(mask, b.shape)
     v = value.real  # (..., M, d_v)
     lost = np.where((mask & bad).any(-1, keepdims=True), np.nan, 0).astype(v.dtype)  # (..., N, 1)
     spoilt = lost
     with np.errstate(invalid="ignore"):  # ∞ − ∞
         for amount, found in ((np.inf, v == np.inf), (-np.inf, v == -np.inf), (np.nan, np.isnan(v))):
             spoilt = spoilt + np.where(mask @ found, amount, 0).astype(v.dtype)  # (..., N, d_v)
-    query_used, key_used, value_used = (used[..., None] for used in uses(shown, query, key, value))
-    places = query_used & ~bad_query[..., None], key_used & ~bad_key[..., None], value_used & np.isfinite(v), bias_kept
-    return places, shown, (spoilt, lost)
+    reached = *(used[..., None] for used in uses(shown, query, key, value)), bias_used
+    finite = ~bad_query[..., None], ~bad_key[..., None], np.isfinite(v), None if bias is None else np.isfinite(b)
+    places = tuple(used if used is None else used & good for used, good in zip(reached, finite, strict=True))
+    return places, reached, shown, (spoilt, lost)
 
 
 def laid_as(mask: Array, other: Array) -> Array:
@@ -162,9 +164,14 @@ def used_elements(mask: Array, shape: tuple[int, ...]) -> Array:
     return np.asarray(used.any(shared, keepdims=True)) if shared else used
 
 
-def only(x: Array, places: Array) -> Array:
-    """x where `places` are True, 0 elsewhere, as it lies in memory: in another layout products round otherwise."""
-    return x if places.all() else replaced(x, ~places, 0)
+def only(x: Array, places: Array, reached: Array | None = None) -> Array:
+    """x where `places` are True, 0 elsewhere, as it lies in memory: in another layout products round otherwise.
+
+    What is `reached` and yet not kept is 1: the gradient of an output that is NaN is 0 · NaN, and so 0, beside a 0.
+    """
+    if places.all():
+        return x
+    return replaced(replaced(x, ~places, 0), ~places & (False if reached is None else reached), 1)
 
 
 def replaced(x: Array, places: Array, number: float) -> Array:

@@ -56,8 +56,8 @@ def attention(
     A hidden key, value or bias, and a query that may attend to nothing, reach neither output nor gradients, whatever
     their bits: NaN, infinity (in PyTorch they do), or so large that products overflow. A query that may attend to an
     infinite value has an infinite output; to a key with NaN or infinity, NaN. The gradients of such outputs are NaN,
-    but 0 where their cotangents are. A score that may be seen must be a finite number of the precision: where q·k
-    overflows, the row is NaN, and so are gradients that depend on it.
+    but 0 where their cotangents are, and without a mask V̄ = Aᵀ Ō, in which no value stands. A score that may be seen
+    must be a finite number of the precision: where q·k overflows, the row is NaN, as are gradients that depend on it.
     Raises ValueError for shapes that do not fit, a softcap that is not positive and finite, a dropout outside [0, 1) or
     a method that does not exist, TypeError for a mask that is not boolean, a bias that is not floating or an rng that
     is no generator, naming the argument.

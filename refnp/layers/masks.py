@@ -140,9 +140,9 @@ def shielded(
     query: Array | Tensor, key: Array | Tensor, value: Array | Tensor, bias: Array | Tensor | None, mask: Array
 ) -> tuple:
     """(query, key, value, bias, mask, (spoilt, lost)): zeros stand in the first four outside of their `shields`."""
-    places, mask, amounts = shields(raw(query), raw(key), raw(value), raw(bias), mask)
-    given = zip((query, key, value, bias), places, strict=True)
-    return *(None if a is None else kept(a, shown) for a, shown in given), mask, amounts
+    places, reached, mask, amounts = shields(raw(query), raw(key), raw(value), raw(bias), mask)
+    given = zip((query, key, value, bias), places, reached, strict=True)
+    return *(None if a is None else kept(a, shown, used) for a, shown, used in given), mask, amounts
 
 
 def without_unread(mask: ArrayLike | None, x: Any, *, per_head: bool = False) -> Any:
@@ -161,9 +161,13 @@ def without_unread(mask: ArrayLike | None, x: Any, *, per_head: bool = False) ->
 
 
 @primitive
-def kept(x, places):
-    """x where `places` are True, 0 elsewhere, as it lies in memory.   VJP: x̄ = ȳ there, 0 elsewhere."""
-    return only(x, places), lambda y_bar: (only(y_bar, places), None)
+def kept(x, places, reached=None):
+    """x where `places` are True, elsewhere 0, or 1 where `reached`, as it lies in memory.
+
+    VJP: x̄ = ȳ where x is kept or `reached`, 0 elsewhere.
+    """
+    has_gradient = places if reached is None else reached
+    return only(x, places, reached), lambda y_bar: (only(y_bar, has_gradient), None, None)
 
 
 @primitive

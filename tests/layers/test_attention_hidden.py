@@ -260,6 +260,27 @@ def test_visible_scores_that_overflow_spoil_their_row_alone(form, dtype):
     assert_same_bits(y[[0, 2]], alone[[0, 2]])
 
 
+@pytest.mark.parametrize("junk", [np.nan, np.inf])
+@pytest.mark.parametrize("form", [attention, similarity_attention])
+@np.errstate(invalid="ignore")
+def test_a_mask_that_hides_nothing_changes_no_gradient_of_what_is_not_finite(form, junk):
+    """NaN in the gradients that depend on an output which is NaN, of what is not finite as well."""
+    rng = np.random.default_rng(3)
+    for place in range(3):
+        arrays = [rng.normal(size=shape) for shape in ((2, 3), (4, 3), (4, 3))]
+        arrays[place][1] = junk
+        shown, hidden = np.ones((2, 4), bool), np.array([[1, 1, 1, 1], [1, 0, 1, 1]], bool)
+        bars = {}
+        for name, mask in (("none", None), ("shown", shown), ("hidden", hidden)):
+            y, pullback = ad.vjp(lambda q, k, v, mask=mask, form=form: form(q, k, v, mask=mask), *arrays)
+            bars[name] = [np.isnan(bar).any(-1) for bar in pullback(np.ones_like(y))]
+        if place < 2:
+            assert all(map(np.array_equal, bars["none"], bars["shown"]))
+        assert bars["shown"][place][1]
+        if place == 0:  # key 1 is hidden from query 1, the only one that is spoilt
+            assert [*map(list, bars["hidden"][1:])] == [[True, False, True, True]] * 2
+
+
 @pytest.mark.parametrize("junk", [np.nan, np.inf, 1e308])
 @pytest.mark.parametrize("per_head", [False, True])
 def test_what_no_query_may_attend_to_reaches_no_weight_of_a_projection(junk, per_head):
