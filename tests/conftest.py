@@ -27,8 +27,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # there is one for each processor; NumP
         os.environ.setdefault(threads, "1")
 
 slow_is_fine = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("dev", max_examples=6, **slow_is_fine)
-settings.register_profile("ci", max_examples=6, derandomize=True, database=None, print_blob=True, **slow_is_fine)
+settings.register_profile("dev", max_examples=8, **slow_is_fine)
+settings.register_profile("ci", max_examples=12, derandomize=True, database=None, print_blob=True, **slow_is_fine)
 settings.register_profile("thorough", max_examples=400, **slow_is_fine)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 

@@ -124,9 +124,7 @@ class TranslationAttention(Module):
             output, step = spoil(output, lost), None if step is None else spoil(step, lost)
         return output, step
 
-    @takes(
-        "", content="number", length_scale="number", needs="length_scale > 0, pass a positive length scale, or np.inf"
-    )
+    @takes("", content="number", length_scale="number", needs="length_scale > 0, pass a positive one, or np.inf")
     def set_pairs(self, *, content: float = 1.0, length_scale: float = np.inf) -> Self:
         """Give the MLP of pairs parameters with which a_nm = content · s_nm − |d_nm|²/2ℓ² in every head; returns self.
 

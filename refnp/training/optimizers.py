@@ -20,6 +20,8 @@ import numpy as np
 from refnp.autograd import Parameter
 from refnp.autograd.tensor import Array
 
+Parameters = Iterable[Parameter]
+
 TOGETHER = 2**15  # numbers that are moved together: few calls for many small parameters, and they stay in the cache
 
 
@@ -44,7 +46,7 @@ class Optimizer:
     memories: tuple[str, ...] = ()  # names of the running means kept for every parameter, zeros at first
     by_number = False  # whether the step of a number depends on its own gradient and memory alone
 
-    def __init__(self, parameters: Iterable[Parameter], learning_rate: float):
+    def __init__(self, parameters: Parameters, learning_rate: float):
         self.parameters = list(parameters)
         name = type(self).__name__
         if not self.parameters:
@@ -179,14 +181,7 @@ class SGD(Optimizer):
     by_number = True
 
     def __init__(
-        self,
-        parameters: Iterable[Parameter],
-        *,
-        learning_rate,
-        momentum=0.0,
-        dampening=0.0,
-        nesterov=False,
-        weight_decay=0.0,
+        self, parameters: Parameters, *, learning_rate, momentum=0.0, dampening=0.0, nesterov=False, weight_decay=0.0
     ):
         super().__init__(parameters, learning_rate)
         self.momentum = fraction("SGD", "momentum", momentum)
@@ -229,7 +224,7 @@ class Adam(Optimizer):
 
     def __init__(
         self,
-        parameters: Iterable[Parameter],
+        parameters: Parameters,
         *,
         learning_rate=1e-3,
         betas=(0.9, 0.999),
@@ -285,7 +280,7 @@ class AdamW(Adam):
 
     def __init__(
         self,
-        parameters: Iterable[Parameter],
+        parameters: Parameters,
         *,
         learning_rate=1e-3,
         betas=(0.9, 0.999),
@@ -314,7 +309,7 @@ class RMSprop(Optimizer):
 
     def __init__(
         self,
-        parameters: Iterable[Parameter],
+        parameters: Parameters,
         *,
         learning_rate=1e-2,
         beta=0.99,
@@ -366,9 +361,7 @@ class Adagrad(Optimizer):
     memories = ("sum",)
     by_number = True
 
-    def __init__(
-        self, parameters: Iterable[Parameter], *, learning_rate=1e-2, eps=1e-10, weight_decay=0.0, initial=0.0
-    ):
+    def __init__(self, parameters: Parameters, *, learning_rate=1e-2, eps=1e-10, weight_decay=0.0, initial=0.0):
         super().__init__(parameters, learning_rate)
         self.eps = self.added_to_root(eps)
         self.weight_decay = not_negative("Adagrad", "weight_decay", weight_decay)

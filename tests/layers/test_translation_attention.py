@@ -163,7 +163,7 @@ def test_pairs_can_be_set():
     [
         ({"squares": True, "kernel": (7,)}, {"length_scale": 1.0}, r"hidden widths \[7\]; 8 units are needed"),
         ({}, {"length_scale": 1.0}, "not given squares of differences; make it with squares=True"),
-        ({"squares": True}, {"length_scale": 0.0}, "length_scale is 0.0; pass a positive length scale"),
+        ({"squares": True}, {"length_scale": 0.0}, "length_scale is 0.0; pass a positive one"),
     ],
 )
 def test_pairs_that_cannot_be_set(options, given, message):
