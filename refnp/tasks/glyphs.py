@@ -122,8 +122,8 @@ def _outline(font: Any, code: int) -> Any:
     font.set_size(SIZE, 72)
     font.load_char(code)
     vertices, kinds = font.get_path()
-    middle = (vertices.min(0) + vertices.max(0)) / 2
-    return Outline((vertices - middle) / SIZE, kinds)
+    box = Outline(vertices, kinds).get_extents()  # of what is drawn: a path notes other places too
+    return Outline((vertices - (box.min + box.max) / 2) / SIZE, kinds)
 
 
 def _drawn(outline: Any, matrix: Array, moved: Array, side: int) -> Array:
