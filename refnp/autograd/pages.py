@@ -39,10 +39,14 @@ from refnp.numbers.parts import Parts, part, with_parts
 
 
 class Page(Operation, Protocol):
-    """An operation made of a page: `page` is the page itself, on any kind of number, and returns (value, vjp)."""
+    """An operation made of a page: `page` is the page itself, on any kind of number, and returns (value, vjp).
+
+    `around` makes of a form, page or kernel, one in front of which hidden numbers are set apart.
+    """
 
     page: Callable
     kernel: Callable | None
+    around: Callable | None
 
 
 _plain = contextvars.ContextVar("plain", default=False)
@@ -129,7 +133,7 @@ def page(
             return (form if own else on_arrays if _plain.get() else apart)(*arrays, **given)
 
         operation: Any = primitive(takes(text, **options)(rule))
-        operation.page, operation.kernel = form, fast
+        operation.page, operation.kernel, operation.around = form, fast, around
         return operation
 
     return made

@@ -8,7 +8,7 @@ import pytest
 import refnp
 from refnp import Tensor
 from refnp.autograd.explanation.opening import opened
-from refnp.layers import attention, cross_entropy, gaussian_nll, layer_norm, set_convolution, softmax
+from refnp.layers import attention, cross_entropy, gaussian_nll, gelu, layer_norm, set_convolution, softmax
 from refnp.layers.attention import attention_with_weights
 from refnp.layers.set_convolution import Grid, eq, matern_32, matern_52
 from refnp.layers.softmax import log_softmax
@@ -80,8 +80,12 @@ def test_steps_end_in_the_value_and_the_gradients_of_the_page(name, inputs, opti
     floats = {key: a for key, a in inputs.items() if a.dtype.kind == "f"}
     others = {key: a for key, a in inputs.items() if key not in floats}
     refnp.assert_close(name, got, floats, precision="float64", cotangent=bars[0], **options, **others)
-    assert found.difference == np.abs(found.results[0] - values[0]).max()
+    assert found.difference >= np.abs(found.results[0] - values[0]).max()
     assert 14 <= found.digits <= np.finfo(float).precision
+    assert not found.unlike
+    shown = bars + [step.gradient for step in found.steps if step.gradient is not None]
+    for gradient in found.gradients.values():  # each is a step, or ȳ itself, but for sums over rows
+        assert any(s.sum() == pytest.approx(gradient.sum(), abs=1e-12) for s in shown)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +144,55 @@ def test_what_extreme_inputs_cost_is_said():
     assert opened(y.node, [y.data], None).difference < 1e-24
     x = Tensor(np.array([[1e200, 0.0, 1.0]]), requires_grad=True)
     y = layer_norm(x)  # the page computes rows whose squares overflow in units of their own size
-    assert opened(y.node, [y.data], None).digits == 0
+    found = opened(y.node, [y.data], None)
+    assert found.digits == 0
+    assert found.notes("2")[-1].endswith("which keeps promises that its page does not make: refnp.plain")
+
+
+def test_numbers_that_are_not_finite_in_one_alone_are_counted():
+    x = Tensor(np.array([1.0, -np.inf, 2.0]), requires_grad=True)
+    y = gelu(x)  # 0 · ∞ on the page, the limit in the kernel
+    found = opened(y.node, [y.data], None)
+    assert (found.unlike, found.numbers) == (1, 3)
+    text = "these steps agree with line 2 to 15 digits, but for 1 of 3 numbers, which are NaN or infinite in one alone"
+    assert found.notes("2")[0] == text
+    y = softmax(Tensor(np.array([1.0, np.nan]), requires_grad=True))  # NaN in both: they agree
+    assert opened(y.node, [y.data], None).notes("2") == ["these steps agree with line 2 to 15 digits"]
+
+
+def test_what_a_mask_hides_is_set_apart_in_front_of_the_steps():
+    """A key of NaN that one query may attend to, and others may not: the line and its steps compute the same."""
+    key = TOKENS["key"].copy()
+    key[0, 1] = np.nan
+    tensors = [Tensor(a, requires_grad=True) for a in (TOKENS["query"], key, TOKENS["value"])]
+    o = attention(*tensors, mask=CAUSAL)
+    np.testing.assert_array_equal(np.isnan(o.data[0]).any(-1), [False, True, True, True])
+    found = opened(o.node, [o.data], [np.ones(o.shape)])
+    hidden = "3 numbers that a mask hides, or that are not finite, are 0 or 1 in these steps"
+    assert found.notes("4") == ["these steps agree with line 4 to 15 digits", hidden]
+
+
+def test_a_gradient_that_is_rounding_alone_is_called_so():
+    """Equal logits have equal weights, whatever the keys: Q̄ is 0 on paper."""
+    x = Tensor(np.full((5, 3), 0.3), requires_grad=True)
+    o = attention(x, np.full((5, 3), 0.7), np.full((5, 3), 0.1))
+    found = opened(o.node, [o.data], [np.random.default_rng(0).normal(size=o.shape)])
+    assert found.digits in (0, 15)
+    assert found.difference <= 1e-15
+
+
+def test_every_array_that_a_line_names_is_a_step_and_helpers_are_named():
+    tensors = {name: Tensor(a[0], requires_grad=True) for name, a in TOKENS.items()}
+    o = attention(**tensors, mask=CAUSAL)
+    found = opened(o.node, [o.data], [np.ones(o.shape)])
+    last = {step.equation.strip(): step for step in found.steps}
+    for place, name in enumerate(("query_bar", "key_bar")):
+        np.testing.assert_array_equal(last[name].gradient, found.gradients[place])
+    front = [step.equation.strip() for step in found.steps if step.value is step.gradient is None]
+    assert {"attention_scores:", "softmax:", "vjp of attention_scores:"} <= set(front)
+    assert "query_bar, key_bar, bias_bar = scores_vjp(scores_bar)" in front
+    (said,) = {step.comment for step in found.steps if step.equation.strip() == "softmax_vjp:"}
+    assert said == "x̄_i = p_i (r_i − Σ_j r_j p_j) of weights p (..., n)"
 
 
 def test_several_axes_scales_soft_targets_and_reductions_open_too():

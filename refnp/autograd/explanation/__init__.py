@@ -200,13 +200,16 @@ def _text(
             line.number, f"{line.title} {_shape(line.shape)}{dtype}{unused}{count}", notes, pictures, values[:columns]
         )
         if line.number in steps:
-            for letter, step in zip(_letters(), steps[line.number].steps, strict=False):
-                given = np.asarray(step.gradient if step.value is None else step.value)
-                title, both = f"{step.equation} {_shape(given.shape)}", [step.value, step.gradient]
+            letters, found = _letters(), steps[line.number]
+            for step in found.steps:
                 notes = [step.comment] if step.comment else []
-                table.add(f"{line.number}{letter}", title, notes, [], both[:columns])
-            note = f"these steps agree with line {line.number} to {steps[line.number].digits} digits"
-            table.add("", "", [note], [], [None, None][:columns])
+                given = step.gradient if step.value is None else step.value
+                if given is None:
+                    table.add("", "", [" ".join([step.equation, *notes])], [], [None, None][:columns])
+                    continue
+                title, both = f"{step.equation} {_shape(given.shape)}", [step.value, step.gradient]
+                table.add(f"{line.number}{next(letters)}", title, notes, [], both[:columns])
+            table.add("", "", found.notes(line.number), [], [None, None][:columns])
     return table.text(f"line, shape{only}", ["value", "gradient"][:columns])
 
 

@@ -147,15 +147,18 @@ REMARK = (
 
 
 def equation_of(operation: Callable, options: dict | None = None) -> str:
-    """The equation in an operation's docstring: the first sentence that has an '=', up to a colon or semicolon.
-
-    Only a colon outside of brackets ends it, and no semicolon before "or". It stands before the VJP, in the first
-    paragraph or in the block under it. Without an '=' there it is the first sentence. The equation of an einsum is
-    written from its `options`.
-    """
+    """The equation in an operation's docstring; that of an einsum is written from its `options`."""
     if options and operation.__name__ == "_einsum":
         return einsum_equation(options["inputs"], options["result"])
-    text = inspect.getdoc(operation) or ""
+    return equation_in(inspect.getdoc(operation) or "")
+
+
+def equation_in(text: str) -> str:
+    """The equation in a docstring: the first sentence that has an '=', up to a colon or semicolon.
+
+    Only a colon outside of brackets ends it, and no semicolon before "or". It stands before the VJP, in the first
+    paragraph or in the block under it. Without an '=' there it is the first sentence.
+    """
     paragraphs = re.split(r"\n\s*\n", re.split(r"\b(?:VJP|Shapes):|\bVJP\b", text)[0])
     while len(paragraphs) > 1 and not re.search(r"[.;]\s*$", paragraphs[0]):  # an equation in a block of its own
         paragraphs[:2] = [" ".join(paragraphs[:2])]
