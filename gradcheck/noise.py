@@ -2,11 +2,12 @@ r"""How irregular the values of f are: what rounding does to them, from the dtyp
 
 A function of float64 arguments may compute in float32, or form a small difference of large numbers. Its values then
 scatter by more than a rounding of float64, and a difference quotient of step h errs by as much, over h. Values at 17
-equally spaced points show it. In their third differences
+points x + tⱼδv show it, once at equal distances and once at distances that grow. In their third differences
 
-    Δ³f(x) = f(x + 3δv) − 3 f(x + 2δv) + 3 f(x + δv) − f(x) = δ³ f‴ + noise of size √20 σ
+    Δ³f = Σᵢ wᵢ f(x + tᵢδv) = O(δ³ f‴) + noise of size √20 σ,   wᵢ ∝ 1 / Πₖ (tᵢ − tₖ), four points, Σ|wᵢ| = 8
 
-a smooth function leaves δ³, and noise of standard deviation σ stays. A single kink or jump enlarges up to four of them;
+a smooth function leaves δ³, and noise of standard deviation σ stays. At equal distances w is (−1, 3, −3, 1), exactly;
+but there all steps may be whole roundings, so that nothing scatters. A single kink or jump enlarges up to four of them;
 so the fifth largest of 14 is taken, which is 4σ. What falls as the points move together was the function, what stays is
 noise. Where f does not move at all, because its arithmetic cannot tell such points apart, wider ones show stairs: it
 moves, stands, and moves.
@@ -22,9 +23,9 @@ from numpy.typing import DTypeLike
 
 from gradcheck.precision import SAFETY, Array, roundoff
 
-POINTS = np.arange(-8, 9)
+EVEN = np.arange(-8.0, 9.0)  # t, the places of the points
+GROWING = np.sign(EVEN) * np.abs(EVEN) ** 1.25
 SPACING = 2.0**-18  # of the points at first, as a part of x: δ³ is 6e-17
-OTHER = 1.618  # steps of equal size may all be whole roundings, without scatter; seldom at two spacings
 WIDER = (2.0**-15, 2.0**-12, 2.0**-9, 2.0**-6)  # each shows stairs of one to eight spacings
 FAR = 0.11  # where the noise is measured once more, for values of another size
 CLOSER = 1 / 261.3  # by which points that scatter move together
@@ -102,15 +103,17 @@ def _noise_at(f: Callable[[Array], Array], x: Array, v: Array, u: float) -> tupl
 
 
 def _neighbours(f: Callable[[Array], Array], x: Array, v: Array, spacing: float) -> _Neighbours:
-    """What points at this spacing show, or points a little further apart."""
-    return _points(f, x, v, spacing).or_more(_points(f, x, v, OTHER * spacing))
+    """What points at equal distances show, or at growing ones."""
+    return _points(f, x, v, spacing * EVEN).or_more(_points(f, x, v, spacing * GROWING))
 
 
-def _points(f: Callable[[Array], Array], x: Array, v: Array, spacing: float) -> _Neighbours:
+def _points(f: Callable[[Array], Array], x: Array, v: Array, places: Array) -> _Neighbours:
     with np.errstate(all="ignore"):
-        values = np.stack([np.asarray(f(x + (j * spacing) * v)) for j in POINTS])
+        values = np.stack([np.asarray(f(x + t * v)) for t in places])
         values = values.astype(np.result_type(values.dtype, np.float64))
-        steps, third = np.abs(np.diff(values, axis=0)), np.abs(np.diff(values, n=3, axis=0))
+        size = np.where(np.isfinite(values), np.abs(values), 0).max(axis=0)
+        steps, third = np.abs(np.diff(values, axis=0)), np.abs(_third_differences(values, places))
+        third = np.where(third <= 16 * roundoff(values.dtype) * size, 0, third)  # the sum's own rounding
     known = np.isfinite(third)  # not beside a pole, or outside the domain
     scatter = np.sort(np.where(known, third, np.inf), axis=0)[-1 - KINK]
     some = np.isfinite(scatter)
@@ -125,5 +128,14 @@ def _points(f: Callable[[Array], Array], x: Array, v: Array, spacing: float) -> 
         np.where(some, scatter, 0.0),
         some & (moving.mean(axis=0) > 0.25),  # at a kink it may be flat on one side
         np.where(is_stairs, largest_step, 0.0),
-        np.where(np.isfinite(values), np.abs(values), 0).max(axis=0),
+        size,
     )
+
+
+def _third_differences(values: Array, places: Array) -> Array:
+    """Σᵢ wᵢ f(tᵢ) of each four neighbours, (14, m...) of values (17, m...)."""
+    fours = np.lib.stride_tricks.sliding_window_view(places.astype(values.dtype), 4)  # (14, 4)
+    apart = fours[:, :, None] - fours[:, None, :] + np.eye(4)
+    weights = 1 / apart.prod(axis=-1)
+    weights *= 8 / np.abs(weights).sum(axis=-1, keepdims=True)
+    return sum(weights[:, i].reshape(-1, *[1] * (values.ndim - 1)) * values[i : len(values) - 3 + i] for i in range(4))

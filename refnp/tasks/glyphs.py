@@ -123,7 +123,7 @@ def _outline(font: Any, code: int) -> Any:
     font.load_char(code)
     vertices, kinds = font.get_path()
     box = Outline(vertices, kinds).get_extents()  # of what is drawn: a path notes other places too
-    return Outline((vertices - (box.min + box.max) / 2) / SIZE, kinds)
+    return Outline((vertices - box.get_points().mean(0)) / SIZE, kinds)
 
 
 def _drawn(outline: Any, matrix: Array, moved: Array, side: int) -> Array:

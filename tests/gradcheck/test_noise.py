@@ -90,6 +90,13 @@ def test_what_computes_in_float32_is_found_out(name, scale, inside):
     assert np.all(found.absolute <= SAFETY * 2.0**-24 * (np.abs(f(X * scale)) + 2))
 
 
+def test_steps_of_whole_roundings_hide_no_noise():
+    """At equal distances a straight line may move by a whole number of roundings each time, and scatters nowhere."""
+    slopes = np.linspace(0.5, 40, 1000)  # roundings for each first step
+    f = lambda x: 0.7 + 2.0**-24 * np.round(slopes * 2.0**18 * x + 3.3)
+    assert np.all(noise_of(f, np.ones(1), np.ones(1)).absolute >= 2.0**-27)
+
+
 def test_cancellation_is_noise():
     found = noise_of(lambda x: (x + 1e6) - 1e6, X, V)
     assert np.all(found.absolute >= 2.0**-53 * 1e6)
