@@ -12,7 +12,7 @@ import pytest
 import refnp
 from refnp.numbers.precision import FORMATS
 from refnp.verify import layers
-from refnp.verify.case import Problem
+from refnp.verify.case import Problem, normal
 from refnp.verify.causes import causes, narrower, options, pullbacks
 from refnp.verify.causes.values import answer_of
 from refnp.verify.edits.mutant import Mutant, rounded_to
@@ -25,6 +25,8 @@ for case in layers.cases_to_ask():
     CASES.setdefault(case.layer.name, []).append(case)
 OF_THREE = replace(CASES["alibi_attention"][0], variant="three heads", inputs=tensors(batch=(3,), n=5, m=5, d=2))
 CASES["alibi_attention"].append(OF_THREE)  # as made cases have them, and no listed one
+MANY = replace(CASES["sinusoidal_positions"][0], variant="many places", inputs={"x": normal(1000, 16)})
+CASES["sinusoidal_positions"].append(MANY)
 LAYERS = sorted({layer for mutant in MUTANTS for layer in mutant.layers}, key=lambda n: (-len(CASES[n][0].inputs), n))
 OWN = {layer: [mutant for mutant in MUTANTS if layer in mutant.layers] for layer in LAYERS}
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"

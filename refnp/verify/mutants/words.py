@@ -13,8 +13,9 @@ from refnp.autograd import primitive
 from refnp.autograd.primitives import raw
 from refnp.autograd.triangular import factor_of
 from refnp.layers.group_norm import per_channel
+from refnp.numbers.rounded import Rounded
 from refnp.numbers.windows import BEYOND, windows
-from refnp.numbers.words import constant, erf, largest, logarithm, nonzero, pi, root
+from refnp.numbers.words import constant, erf, largest, logarithm, nonzero, pi, root, sinusoids
 from refnp.verify.edits.mutant import averaged, rounded_to, stored, summed_in
 from refnp.verify.edits.traced import lifted
 
@@ -265,11 +266,26 @@ def turned_apart(a, b, sin, cos, layout):
     return np.stack([a * c - b * s, a * t + b * d], axis)
 
 
+def of_rounded_angles(x, places, features, base, at_least=np.float16):
+    """sin and cos of p ω_k, where ω_k and p ω_k are rounded as the numbers of x are, or in a wider type at least.
+
+    The exponent, its product with log base and their power err by 3 |log ω_k| + 8, the product by 1 more.
+    """
+    k2 = np.arange(0, features, 2) / features  # (K,)   2k/d
+    if not isinstance(x, Rounded):
+        dtype = np.result_type(x.dtype, at_least)
+        base, places, exponents = (np.asarray(number).astype(dtype) for number in (base, places, -k2))
+        angles = places[..., None] * base**exponents
+        return np.sin(angles).astype(x.dtype), np.cos(angles).astype(x.dtype)
+    size = np.abs(places)[..., None] * float(base) ** -k2 * (3 * k2 * np.log(float(base)) + 9)  # (..., N, K)
+    return tuple(y.with_bound(y.error + size) for y in sinusoids(x, places, features, base))
+
+
 OF_ARRAYS: tuple[Callable, ...] = (
     folded, rows, last, folded_over, of_given, dealt_channels, last_of_channels, log_of_sum, in_full, next_key,
     without_last, of_first_query, heads_of, of_first_head, of_keys, keys_within, dealt, averaged_over_rows, masks_as,
     one_plus_erf, one_plus_tanh, rows_of, var_in_one_pass, std_in_one_pass, windows_padded, runs_of, apart, alike,
-    turned_apart, rounded_to, raw, nonzero, root, logarithm, largest, erf, factor_of,
+    turned_apart, of_rounded_angles, rounded_to, raw, nonzero, root, logarithm, largest, erf, factor_of,
 )  # fmt: skip
 OF_TENSORS: tuple[Callable, ...] = (
     product_in,
