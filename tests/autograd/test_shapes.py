@@ -1,6 +1,6 @@
 """Other shapes, joins, cuts, every form of index, padding: against definitions, and errors.
 
-Values and gradients are in test_contract.py.
+Values are against definitions, gradients in tests/test_every_operation.py.
 """
 
 import numpy as np

@@ -10,83 +10,61 @@ import refnp.autograd as ad
 from refnp import layers
 from refnp.autograd.trees import is_differentiable, leaves_of, map_leaves, rebuilt
 from refnp.numbers.duals import Cotangent, Dual, product, quotient
-from refnp.verify.layers import LAYERS
-from tests.autograd.cases import CASES, Case
+from refnp.verify.layers import LAYERS, engine, matrices
 from tests.helpers import assert_within, normal, seeds, unit_roundoff
 
 U = unit_roundoff(np.float64)
 WILD = st.sampled_from([np.inf, -np.inf, np.nan, 1e308, -1e308, 0.0])
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 INPUTS = [i for page in LAYERS for i in getattr(page, "gradient_inputs", list)()]
 SMALL = [i for i in INPUTS if sum(np.size(a) for a in leaves_of(i.args) if is_differentiable(a)) < 3000]
+OPERATIONS = [i for i in engine.gradient_inputs() + matrices.gradient_inputs() if i.name != "split"]  # one result
+every_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of values that are not finite
 
 
-SHAPES = [(3,), (2, 3), (3, 3), (2, 3, 3)]
-
-
-def drawn(case: Case, rng: np.random.Generator) -> list:
-    """Arguments of a case, in a shape that it takes."""
-    shapes = [shape for shape in SHAPES if case.accepts(shape)]
-    return [np.array(a) for a in case.draw(rng, shapes[rng.integers(len(shapes))])]
-
-
 def floats(arguments: list) -> list[int]:
-    return [k for k, a in enumerate(arguments) if a.dtype.kind == "f"]
+    return [k for k, a in enumerate(arguments) if is_differentiable(a)]
 
 
-@every_case
+@pytest.mark.parametrize("inputs", SMALL, ids=lambda inputs: inputs.name)
 @given(seed=seeds, wild=WILD)
-def test_a_cotangent_0_gives_gradient_0(case, seed, wild):
-    """Whatever stands in the arguments, and at second order too."""
+def test_a_cotangent_0_gives_gradient_0(inputs, seed, wild):
+    """Whatever stands in the arguments, of operations, functions and modules; of operations at second order too."""
     rng = np.random.default_rng(seed)
-    arguments = drawn(case, rng)
-    one = arguments[rng.choice(floats(arguments))]
-    one[rng.random(one.shape) < 0.4] = wild
+    leaves = [np.array(a) if is_differentiable(a) else a for a in leaves_of(inputs.args)]
+    arrays = [a for a in leaves if isinstance(a, np.ndarray) and is_differentiable(a)]
+    one = arrays[rng.integers(len(arrays))]
+    one[rng.random(one.shape) < 0.3] = wild
+    arguments = rebuilt(inputs.args, leaves)
     try:
-        value, pullback = ad.vjp(case.function, *arguments)
+        value, pullback = ad.vjp(inputs.function, *arguments)
     except ValueError:  # a matrix that is singular, or not finite
         return
-    zero = np.zeros_like(value)
-    for gradient in pullback(zero):
+    zero = map_leaves(np.zeros_like, value)
+    for gradient in leaves_of(pullback(zero)):
         assert gradient is None or not np.any(gradient)
-    tangents = tuple(np.ones_like(a) if a.dtype.kind == "f" else None for a in arguments)
+    if inputs.name not in {operation.name for operation in OPERATIONS}:
+        return
+    tangents = tuple(np.ones_like(a) if is_differentiable(a) else None for a in arguments)
     try:
-        products = ad.hvp(lambda *a: ad.sum(case.function(*a) * zero), tuple(arguments), tangents)[1]
+        products = ad.hvp(lambda *a: ad.sum(inputs.function(*a) * zero), tuple(arguments), tangents)[1]
     except ValueError:
         return
     for second in products:
         assert second is None or not np.any(second)
 
 
-@pytest.mark.parametrize("inputs", SMALL, ids=lambda inputs: inputs.name)
-@given(seed=seeds, wild=WILD)
-def test_a_cotangent_0_gives_gradient_0_in_layers(inputs, seed, wild):
-    """Functions and modules: norms, softmaxes, attention, convolutions, losses."""
-    rng = np.random.default_rng(seed)
-    leaves = [np.array(a) if is_differentiable(a) else a for a in leaves_of(inputs.args)]
-    arrays = [a for a in leaves if isinstance(a, np.ndarray) and is_differentiable(a) and a.ndim]
-    one = arrays[rng.integers(len(arrays))]
-    one[rng.random(one.shape) < 0.3] = wild
-    try:
-        value, pullback = ad.vjp(inputs.function, *rebuilt(inputs.args, leaves))
-    except ValueError:
-        return
-    for gradient in leaves_of(pullback(map_leaves(np.zeros_like, value))):
-        assert gradient is None or not np.any(gradient)
-
-
-@every_case
+@every_operation
 @given(seed=seeds, far=st.sampled_from([np.inf, -np.inf]))
-def test_a_slope_0_gives_gradient_0_for_any_cotangent(case, seed, far):
+def test_a_slope_0_gives_gradient_0_for_any_cotangent(operation, seed, far):
     """Where an element changes no result, an infinite cotangent changes nothing."""
     rng = np.random.default_rng(seed)
-    arguments = drawn(case, rng)
+    arguments = [np.array(a) for a in operation.args]
     for k in floats(arguments):
         arguments[k][rng.random(arguments[k].shape) < 0.3] = 0
     try:
-        value, pullback = ad.vjp(case.function, *arguments)
-        slopes = [ad.jacobian(case.function, k)(*arguments) for k in floats(arguments)]
+        value, pullback = ad.vjp(operation.function, *arguments)
+        slopes = [ad.jacobian(operation.function, k)(*arguments) for k in floats(arguments)]
     except ValueError:
         return
     gradients = pullback(np.where(rng.random(value.shape) < 0.7, far, 1.0))
@@ -148,23 +126,23 @@ def test_quotients_and_products_of_numbers():
 # ---- forward mode
 
 
-@every_case
+@every_operation
 @given(seed=seeds, special=st.sampled_from([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf]))
-def test_forward_mode_is_reverse_mode_or_refused(case, seed, special):
+def test_forward_mode_is_reverse_mode_or_refused(operation, seed, special):
     """J v from the complex step is Σ_j J_ij v_j of the rows that reverse mode gives, at kinks, poles and ±∞ too.
 
     A wrong slope has no digits; that half of them agree is what forward mode itself asks for. Where an element is 0 on
     paper, as in an inverse, both are rounding of the largest ones.
     """
     rng = np.random.default_rng(seed)
-    arguments = drawn(case, rng)
+    arguments = [np.array(a) for a in operation.args]
     for k in floats(arguments):
         arguments[k][rng.random(arguments[k].shape) < 0.3] = special
     tangents = [rng.standard_normal(a.shape) * (rng.random(a.shape) < 0.7) for a in arguments]
-    tangents = tuple(t if a.dtype.kind == "f" else None for a, t in zip(arguments, tangents, strict=True))
+    tangents = tuple(t if is_differentiable(a) else None for a, t in zip(arguments, tangents, strict=True))
     try:
-        rows = [ad.jacobian(case.function, k)(*arguments) for k in floats(arguments)]
-        value, along = ad.jvp(case.function, tuple(arguments), tangents)
+        rows = [ad.jacobian(operation.function, k)(*arguments) for k in floats(arguments)]
+        value, along = ad.jvp(operation.function, tuple(arguments), tangents)
     except ValueError:
         return
     except TypeError:  # refused: only where something is not finite
