@@ -105,12 +105,11 @@ def counted(notes: list[Note]) -> Counts:
 def counts_of(note: Note) -> Iterator[tuple[str, Expression]]:
     """The kinds of an operation, and how many."""
     function, arguments, result = note
-    first = result[0] if isinstance(result, tuple) else result
     arrays = [x for x in arguments if isinstance(x, Indexed)]
-    decides = isinstance(first, Condition) or all(isinstance(x, Condition) for x in arrays)
-    if not isinstance(first, Indexed) or decides or not first.ndim:
+    decides = isinstance(result, Condition) or all(isinstance(x, Condition) for x in arrays)
+    if not isinstance(result, Indexed) or decides or not result.ndim:
         return
-    count = numbers_of(first)
+    count = numbers_of(result)
     if function in PRODUCTS:
         yield "multiplications", pairs_of(note)
     elif function is words.normal_cdf:

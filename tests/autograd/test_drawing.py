@@ -54,7 +54,13 @@ def test_there_is_an_edge_for_each_argument(tmp_path):
     """1 → 2, 3 and 5, 2 → 3, 3 → 4, 4 → 5, 5 → 6; beside these each box has the piece along its values."""
     root = drawn(tmp_path, tape())
     edges = [path for path in root.findall(f"{SVG}path") if path.get("class") == "edge"]
-    assert len(edges) == 7
+    at, found = {texts[0].split()[0]: place for place, texts in boxes(root)}, []
+    for edge in edges:
+        x, y, *_, end_x, end_y = map(float, re.findall(r"[-\d.]+", edge.get("d")))
+        above = [n for n, (left, top, right, _) in at.items() if left < x < right and top < y]
+        below = [n for n, (left, top, right, _) in at.items() if left < end_x < right and top == end_y]
+        found.append((max(above, key=lambda n: at[n][1]), *below))
+    assert sorted(found) == [(*"12",), (*"13",), (*"15",), (*"23",), (*"34",), (*"45",), (*"56",)]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -11,6 +11,7 @@ import pytest
 from refnp import layers
 from refnp.formulas import chapters
 from refnp.formulas.formula import formula
+from refnp.formulas.lines import run_lines
 from refnp.formulas.writing import LETTERS
 from refnp.verify.theorems import number_of, numbers_of
 from tests.formulas.reading import Reader, computed
@@ -127,3 +128,8 @@ def test_a_letter_is_that_of_the_conventions():
     table = page.partition("## Letters of formulas")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|$", table, re.M))
     assert rows == LETTERS
+
+
+@pytest.mark.parametrize(("name", "results"), [("softmax", ["p"]), ("attention_with_weights", ["output", "used"])])
+def test_results_have_the_names_of_the_page(name, results):
+    assert list(run_lines(getattr(layers, name)).results) == results

@@ -66,3 +66,6 @@ def test_drawn_on_a_terminal(monkeypatch, capsys):
     output = capsys.readouterr().out
     assert "━" in output
     assert "here" in output
+    monkeypatch.setenv("COLUMNS", "20")  # a figure that has no room is cut, not broken
+    show(Table("a title", ["", "one"], [["here", "1 2 3 4 5 6 7 8 9 10 11 12"]]))
+    assert len(capsys.readouterr().out.splitlines()) == len(output.splitlines())

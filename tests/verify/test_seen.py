@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import refnp
+from refnp.verify.causes.matrices import Matrix
 from refnp.verify.report import as_json
 from tests.verify.test_causes import in_bfloat16, scores_of, softmax_of
 
@@ -160,6 +161,11 @@ def test_a_walk_back_is_told(layer, function, pullback, says):
     vjp = lambda f, x: (f(x), lambda bar: (pullback(x, bar),))
     causes = refnp.judge(layer, function, vjp=vjp, only="*ordinary*", dtypes="float64").causes
     assert any(says in text for cause in causes for text in (cause.says, *cause.others, cause.seen))
+
+
+def test_nothing_is_said_of_what_is_nothing():
+    nothing = np.zeros((1, 2, 3, 3))
+    assert [*Matrix("x", "output", [(0,), (1,)], nothing, nothing).told()] == []
 
 
 ROUNDED = [

@@ -20,13 +20,6 @@ from refnp.verify.edits.mutant import averaged, rounded_to, stored, summed_in
 from refnp.verify.edits.traced import lifted
 
 
-def folded(x, gain, shift, eps):
-    """γ x̂ + β as x s + (β − μ s), s = γ/σ."""
-    mean = x.mean(-1, keepdims=True)
-    scale = gain / np.sqrt(((x - mean) ** 2).mean(-1, keepdims=True) + constant(eps))
-    return x * scale + (shift - mean * scale)
-
-
 def rows(y_bar):
     """How many rows there are."""
     return max(y_bar.size // max(y_bar.shape[-1], 1), 1)
@@ -39,7 +32,7 @@ def last(bar):
     return np.where(kept, bar, 0)
 
 
-def folded_over(x, gain, shift, eps, axes):
+def folded(x, gain, shift, eps, axes=-1):
     """γ x̂ + β as x s + (β − μ s), s = γ/σ."""
     mean = x.mean(axes, keepdims=True)
     scale = gain / np.sqrt(((x - mean) ** 2).mean(axes, keepdims=True) + constant(eps))
@@ -52,8 +45,8 @@ def of_given(x, gain, shift, mean, scale):
     return x * factor + (per_channel(shift, x) - per_channel(mean, x) * factor)
 
 
-def dealt_channels(groups, channels):
-    """The channels by groups, if channel c belongs to group c mod G."""
+def dealt(groups, channels):
+    """The channels by groups, if channel c belongs to group c mod G; features by heads alike."""
     return np.arange(channels).reshape(-1, groups).T.reshape(-1)
 
 
@@ -142,11 +135,6 @@ def keys_within(n, m, before, after):
     """The keys from i − before to i + after of query i, also for fewer than none."""
     step = np.arange(m) - np.arange(n)[:, None]
     return (-before <= step) & (step <= after)
-
-
-def dealt(x: Any, heads: int) -> Any:
-    """x with feature f at head f mod H."""
-    return ag.take(x, np.arange(x.shape[-1]).reshape(-1, heads).T.reshape(-1), -1)
 
 
 def averaged_over_rows(bias: Any, x: Any) -> Any:
@@ -282,8 +270,8 @@ def of_rounded_angles(x, places, features, base, at_least=np.float16):
 
 
 OF_ARRAYS: tuple[Callable, ...] = (
-    folded, rows, last, folded_over, of_given, dealt_channels, last_of_channels, log_of_sum, in_full, next_key,
-    without_last, of_first_query, heads_of, of_first_head, of_keys, keys_within, dealt, averaged_over_rows, masks_as,
+    folded, rows, last, of_given, dealt, last_of_channels, log_of_sum, in_full, next_key,
+    without_last, of_first_query, heads_of, of_first_head, of_keys, keys_within, averaged_over_rows, masks_as,
     one_plus_erf, one_plus_tanh, rows_of, var_in_one_pass, std_in_one_pass, windows_padded, runs_of, apart, alike,
     turned_apart, of_rounded_angles, rounded_to, raw, nonzero, root, logarithm, largest, erf, factor_of,
 )  # fmt: skip
