@@ -161,14 +161,13 @@ def test_adapted_contexts_are_constants_for_gradients(form):
         assert_same_bits(a, b)
 
 
-@every_form
+@pytest.mark.parametrize("form", [FORMS[0], FORMS[2]], ids=lambda form: form[0].__name__)
 @pytest.mark.parametrize("constant", [False, True])
-@pytest.mark.parametrize("seed", range(2))
-def test_gradients_through_the_places_of_adapted_contexts(form, constant, seed):
+def test_gradients_through_the_places_of_adapted_contexts(form, constant):
     """They flow, or with constant places they do not: the gradients of models whose adapted contexts are given, with
     places that go along or are numbers. Values and gradients of parameters are the same."""
-    (x, y, target_x, _), (mask, _) = drawn_task(seed, (2, 4, 3, 2, 1))
-    mask[0, 0], draws = True, resampling(generator(seed), mask, 2)
+    (x, y, target_x, _), (mask, _) = drawn_task(0, (2, 3, 2, 2, 1))
+    mask[0, 0], draws = True, resampling(generator(), mask, 2)
     model, other = (small(form, 2, 1, constant_places=option) for option in (constant, not constant))
     means = lambda model: lambda *arrays: model(*arrays, mask, draws=draws).components.mean
     given = [with_adapted(model, x, y, mask, draws, places=places) for places in (constant, not constant)]

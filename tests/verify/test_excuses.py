@@ -76,17 +76,17 @@ def covers(defect, other, problem, quantity):
 
 
 def test_a_recorded_answer_that_is_changed_by_a_hundredth_is_found():
-    """All elements of an array at once, of every other array; nothing of it is excused any more."""
+    """All elements of an array at once, of every sixth array; nothing of it is excused any more."""
     assert len(rows()) > 2400
     missed, changed = [], 0
-    for number, (known, quantity) in enumerate(rows()[::2]):
+    for number, (known, quantity) in enumerate(rows()[::6]):
         array = np.asarray(known[3][quantity])
         if not (np.isfinite(array) & (array != 0)).any():
             continue  # a hundredth of nothing
         changed += 1
         if is_excused(known, quantity, array * array.dtype.type((0.99, 1.01)[number % 2])):
             missed.append((known[0].name, known[1].case.name, known[1].dtype, quantity))
-    assert changed > 1100
+    assert changed > 350
     assert missed == []
 
 
