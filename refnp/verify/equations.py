@@ -21,7 +21,7 @@ from refnp.verify.asking import real
 from refnp.verify.case import Case, Layer
 from refnp.verify.findings import Report, first_line, plural, quiet
 from refnp.verify.frameworks.native import NATIVES, NUMPY
-from refnp.verify.judged_pages import by_tape
+from refnp.verify.judged_pages import Formula, by_tape
 from refnp.verify.propagation import bounded, wide
 
 Inputs = Mapping[str, Any] | Sequence[Any]
@@ -52,11 +52,6 @@ def layer_of(function: Callable) -> Layer:
     on_tape = by_tape(function)
 
     @functools.wraps(function)
-    def computed(*arrays: Any, **options: Any) -> Any:
-        output = one_result(function, function(*map(as_tensor, arrays), **options))
-        return output if any(isinstance(x, Tensor) for x in arrays) else output.data
-
-    @functools.wraps(function)
     def equation(*arrays: Rounded, **options: Any) -> tuple[Rounded, Callable]:
         judged = arrays[0].arithmetic
         if judged is not None and (judged.stored or judged.products):
@@ -66,7 +61,19 @@ def layer_of(function: Callable) -> Layer:
         return Rounded(found.value, found.error, found.lost, judged), lambda bar: on_tape(*arrays, **options)[1](bar)
 
     name = getattr(function, "__name__", type(function).__name__)
-    return Layer("equation" if name == "<lambda>" else name, computed, equation, whole=True)
+    name = "equation" if name == "<lambda>" else name
+    return Layer(name, on_arrays(function), equation, whole=True, formula=Formula(function, on_arrays))
+
+
+def on_arrays(function: Callable) -> Callable:
+    """The equation as a function that takes and gives arrays where no Tensor is among them."""
+
+    @functools.wraps(function)
+    def computed(*arrays: Any, **options: Any) -> Any:
+        output = one_result(function, function(*map(as_tensor, arrays), **options))
+        return output if any(isinstance(x, Tensor) for x in arrays) else output.data
+
+    return computed
 
 
 def as_tensor(x: Any) -> Tensor:

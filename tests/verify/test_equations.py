@@ -114,6 +114,44 @@ def test_numbers_without_a_bound_are_counted():
     assert "1 number of 2 without a bound, which are not judged" in str(report)
 
 
+def scaled(x, gain):
+    scale = ag.sqrt(ag.mean(x * x, -1, keepdims=True) + 1e-5)
+    return x / scale * (1 + gain)
+
+
+def of_others(root=lambda z, eps: np.sqrt(z + eps), of=np.mean):
+    """The same with a mistake: the root of mean and ε, or the mean."""
+    return lambda x, gain: x / root(of(x * x, axis=-1, keepdims=True), x.dtype.type(1e-5)) * (1 + gain)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (
+            of_others(root=lambda z, eps: np.sqrt(z) + eps),
+            "scale were ag.sqrt(ag.mean(x * x, -1, keepdims=True)) + 1e-05",
+        ),
+        (of_others(of=np.sum), "scale were ag.sqrt(ag.sum(x * x, -1, keepdims=True) + 1e-05)"),
+    ],
+)
+def test_a_line_of_the_equation_is_the_cause(wrong, says):
+    report = refnp.judge(scaled, wrong, lambda rng: (rng.normal(size=(3, 8)), rng.normal(size=8)))
+    (cause,) = report.causes
+    assert cause.says == f"as if {says}"
+    assert "test_equations.py:" in cause.where
+
+
+def test_what_is_held_constant_is_the_cause():
+    torch = pytest.importorskip("torch")
+
+    def held(x, gain):
+        return x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-5).detach() * (1 + gain)
+
+    draw = lambda rng: (rng.normal(size=(3, 8)), rng.normal(size=8))
+    (cause,) = refnp.judge(scaled, held, draw, gradients=True).causes
+    assert cause.says.startswith("as if scale were a constant in the gradient")
+
+
 def test_tolerance_and_assert_close_take_an_equation():
     given = {name: np.float32(x) for name, x in drawn(np.random.default_rng(0)).items()}
     assert refnp.tolerance(with_sink, given).shape == (5, 3)

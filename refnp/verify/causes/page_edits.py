@@ -23,12 +23,12 @@ from refnp.verify.edits.around import around, is_constant, renamed
 from refnp.verify.edits.edited import KNOWN_WORDS, edited_function, is_operation
 from refnp.verify.edits.mutant import Mutant
 from refnp.verify.edits.opened import Opened
-from refnp.verify.edits.variants import Edit, edited, edits_of, is_one_number, places, statements
+from refnp.verify.edits.variants import Edit, edited, edits_of, is_one_number, name_of, places, statements
 from refnp.verify.judged_pages import Formula
 from refnp.verify.layers.multi_head import bound
 
 FIRST, MOST_LEFT = 4, 0.7  # edits that are the first of two, and the part of the error that these may leave
-BESIDE = ("np.sqrt", "np.log", "np.log1p")  # what c may be added to the argument of
+BESIDE = ("sqrt", "log", "log1p")  # what c may be added to the argument of
 Lines = frozenset[tuple[str, int]]  # of a file, with its path
 
 
@@ -91,7 +91,9 @@ def subject(layer: Layer) -> Callable | None:
     if layer.inner is not None and not can_be_opened(own):
         own = Formula(layer.inner[0].function, layer.inner[1])
     judges_itself = getattr(getattr(layer.equation, "page", None), "of", None) is own and can_be_read(own)
-    return own if can_be_opened(own) or judges_itself else layer.formula
+    if can_be_opened(own) or judges_itself:
+        return own
+    return layer.formula if layer.formula is not None and can_be_read(of_partial(layer.formula)) else None
 
 
 @functools.cache
@@ -119,11 +121,12 @@ def of_partial(function: Callable) -> Callable:
 
 
 def lines_run(function: Callable, a: Answered) -> Lines:
-    """The lines of refnp's that are run for a case, forward and back."""
+    """The lines of a function, and of what it uses, that are run for a case, forward and back."""
     found: set[tuple[str, int]] = set()
+    files = {one.path for one in Opened.of(of_partial(function)).all()}
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
-        if "refnp" not in frame.f_code.co_filename:
+        if frame.f_code.co_filename not in files:
             return None
         found.add((frame.f_code.co_filename, frame.f_lineno))
         return trace
@@ -185,10 +188,10 @@ def with_number(function: Callable, lines: Lines) -> Iterator[tuple[str, Edit]]:
             if of_pullback or not is_one_number(statement) or not is_run(one, statement, lines):
                 continue
             for path, node in places(statement):
-                name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+                name = name_of(node) or getattr(getattr(node, "func", None), "attr", "")
                 if name in BESIDE:
                     spot, into = (*path, ("args", 0)), node.args[0]  # type: ignore[attr-defined]
-                elif name.endswith((".sum", ".mean")) or name == "np.exp":
+                elif name in ("sum", "mean", "exp"):
                     spot, into = path, node
                 elif name == "nonzero" and isinstance(node.args[0], ast.Name):  # type: ignore[attr-defined]
                     spot, into = (*path, ("args", 0)), node.args[0]  # type: ignore[attr-defined]

@@ -81,7 +81,8 @@ class Opened:
 
     def compiled(self, trees: Mapping[Callable, ast.FunctionDef], words: Mapping[str, Any]) -> Callable:
         """The function with other trees for some of those that it uses; `words` are what these may also say."""
-        scope = {**self.function.__globals__, **words}
+        closed = inspect.getclosurevars(self.function).nonlocals if self.function.__closure__ else {}
+        scope = {**self.function.__globals__, **closed, **words}
         for name, one in self.used.items():
             if one.reaches(trees):
                 built = one.compiled(trees, words)

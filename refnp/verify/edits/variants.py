@@ -7,6 +7,7 @@ another one; a line is left out.
 """
 
 import ast
+import builtins
 import copy
 import functools
 from collections.abc import Iterator
@@ -17,20 +18,12 @@ from refnp.verify.edits.opened import Opened, is_pullback
 from refnp.verify.edits.patterns import rewritten
 
 NO_ARRAYS = ("eps", "axis", "axes", "groups", "items", "channels")  # names of options and lengths
+MODULES = ("np", "numpy", "ag", "autograd", "refnp.autograd")
 OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 FUNCTIONS = {  # what is taken for what
-    "np.exp": ("np.expm1",),
-    "np.expm1": ("np.exp",),
-    "np.log": ("np.log1p",),
-    "np.log1p": ("np.log",),
-    "np.tanh": ("np.arctan",),
-    "np.maximum": ("np.minimum",),
-    "np.minimum": ("np.maximum",),
-    "np.sin": ("np.cos",),
-    "np.cos": ("np.sin",),
-    "np.tril": ("np.triu",),
-    "np.triu": ("np.tril",),
-}
+    "exp": "expm1", "expm1": "exp", "log": "log1p", "log1p": "log", "tanh": "arctan", "maximum": "minimum",
+    "minimum": "maximum", "sin": "cos", "cos": "sin", "tril": "triu", "triu": "tril",
+}  # fmt: skip
 COMPARED = {
     ast.Gt: (ast.GtE, ast.Lt),
     ast.GtE: (ast.Gt, ast.LtE),
@@ -252,42 +245,54 @@ def _of_operation(node: ast.expr) -> Iterator[ast.expr]:
 def _of_call(node: ast.expr) -> Iterator[ast.expr]:
     if not isinstance(node, ast.Call) or not node.args:
         return
-    name, first = ast.unparse(node.func), node.args[0]
-    for taken in FUNCTIONS.get(name, ()):
+    name, first, short = ast.unparse(node.func), node.args[0], name_of(node)
+    if short in FUNCTIONS:
+        taken = name.removesuffix(short) + FUNCTIONS[short]
         yield ast.Call(ast.parse(taken, mode="eval").body, node.args, node.keywords)
-    if (
-        name in ("np.sqrt", "np.log", "np.exp")
-        and isinstance(first, ast.BinOp)
-        and isinstance(first.op, (ast.Add, ast.Sub))
-    ):
-        yield ast.BinOp(call(name, first.left), first.op, first.right)
-    if name == "np.where" and len(node.args) == 3:
+    is_sum = isinstance(first, ast.BinOp) and isinstance(first.op, (ast.Add, ast.Sub))
+    if short in ("sqrt", "log", "exp") and is_sum:
+        yield ast.BinOp(call(name, first.left), first.op, first.right)  # type: ignore[attr-defined]
+    if short == "where" and len(node.args) == 3:
         condition, one, other = node.args
         yield ast.Call(node.func, [condition, other, one], node.keywords)
         yield one
         yield other
-    elif (name.startswith("np.") and name not in ("np.where",)) or name in ("nonzero", "root"):
+    elif (name.startswith("np.") and short != "where") or short in ("nonzero", "root", "sqrt", *FUNCTIONS):
         yield first
 
 
+def name_of(node: ast.expr) -> str:
+    """The name of a function that is called, as NumPy's and the engine's operations have it: "exp"; else nothing."""
+    if not isinstance(node, ast.Call):
+        return ""
+    module, _, name = ast.unparse(node.func).rpartition(".")
+    return name if module in MODULES or not (module or name in vars(builtins)) else ""
+
+
 def _of_reduction(node: ast.expr) -> Iterator[ast.expr]:
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+    kind = name_of(node)
+    if not isinstance(node, ast.Call) or not (kind or isinstance(node.func, ast.Attribute)):
         return
-    value, kind = node.func.value, node.func.attr
-    if kind not in ("mean", "sum", "max"):
+    if kind:  # mean(x, -1)
+        value, given = node.args[0] if node.args else None, node.args[1:]
+        function = ast.unparse(node.func).removesuffix(kind)
+        again = lambda of, args, x=value: ast.Call(call(function + of).func, [x, *args], node.keywords)
+    else:  # x.mean(-1)
+        value, kind, given = node.func.value, node.func.attr, node.args  # type: ignore[attr-defined]
+        again = lambda of, args, x=value: ast.Call(ast.Attribute(x, of, ast.Load()), args, node.keywords)
+    if kind not in ("mean", "sum", "max") or value is None:
         return
-    again = lambda of, args: ast.Call(ast.Attribute(value, of, ast.Load()), args, node.keywords)
     for other in ("mean", "sum", "max"):
         if other != kind:
-            yield again(other, node.args)
-    if node.args:
+            yield again(other, given)
+    if given:
         for axis in (-2, 0):
             yield again(kind, [ast.Constant(axis)])
         yield again(kind, [ast.Constant(None)])
         yield again(kind, [ast.parse("tuple(range(1, x.ndim))", mode="eval").body])
-    count = call("count_of", value, *node.args[:1])
+    count = call("count_of", value, *given[:1])
     if kind != "max":
-        yield ast.Call(ast.Attribute(call("without_last", value), kind, ast.Load()), node.args, node.keywords)
+        yield again(kind, given, call("without_last", value))
     if kind == "mean":
         less = ast.BinOp(count, ast.Div(), call("max", ast.BinOp(count, ast.Sub(), ast.Constant(1)), ast.Constant(1)))
         yield ast.BinOp(node, ast.Mult(), less)
