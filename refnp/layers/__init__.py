@@ -1,4 +1,24 @@
-"""Chapter 2, the layers: one idea a page, the function with its hand-written gradient, then its module."""
+"""Chapter 2, the layers: one idea a page, the function with its hand-written gradient, then its module.
+
+How a page is read. A function under @page is plain NumPy and returns its value with `vjp`, which takes the gradient of
+the value to those of the arguments, in their order: `y_bar` is ȳ, and a gradient has the shape that is computed; the
+walk back along the tape sums it over axes along which its argument was broadcast. The words that are not NumPy's:
+
+    @page("x (..., D), gain (D)?")    shapes: ? may be left out, `to` broadcasts to, `hides` is what a mask hides
+    kernel=, of_every_array=          the same for speed, on arrays of floats; on longdouble and complex ones too
+    around=, check=                   what is set apart in front of both (hidden NaN); what is refused
+    softmax.page(x)                   a page inside another: its value and its vjp
+    @part                             a helper, in whose place `refnp verify` may put what another framework computes
+    @takes …, @explained, @of_several arguments checked, errors that name them, several results: no value changes
+
+    constant(c), root(c), pi          numbers of the formula, c, √c and π, rounded once, to the arrays' precision
+    nonzero(x)                        x, and 1 where it is 0: for what is divided by
+    peak(x), largest(x)               the maximum of each row, 0 for a row of −∞; where it stands, the first of equals
+    shares(e)                         e_i / Σ_j e_j of each row
+    read_at(x, places), added_at      x at places, 0 at none; the adjoint, the sum of what comes from each place
+    everywhere, arange, full, einsum  NumPy's broadcast_to, arange, full, einsum
+    x.real                            x: complex numbers are for derivatives by the complex step, and only choose forms
+"""
 
 from refnp.layers import masks
 from refnp.layers.activation import elu, gelu, leaky_relu, relu, sigmoid, silu, softplus

@@ -7,7 +7,7 @@ A query that may attend to nothing gets output 0 and gradient 0 (as PyTorch's SD
 
 Source: Sivaraya (2023), eq. 3-5 (rows), Attention Notes 10-14 to 10-16 (columns; they drop the √d), Transformer Notes;
 Vaswani et al. (2017).
-Transcription: tests/transcriptions/rows.py.   On arrays of floats: refnp/kernels/attention.py.
+Words: refnp.layers.   Transcription: tests/transcriptions/rows.py.   Kernel: refnp/kernels/attention.py.
 """
 
 from typing import Any
@@ -68,15 +68,15 @@ def attention(
 
     and S̄ is the bias's. With dropout, its factors D (0 or 1/(1 − p)) stand beside A in V̄ and beside Ā.
     """
-    drop = dropout_map(dropout, rng, query, key, value)
-    value = as_read(value, mask)  # (..., M, d_v)
+    drop = dropout_map(dropout, rng, query, key, value)  # A ↦ A ∘ D, or A itself
+    value = as_read(value, mask)  # (..., M, d_v)   0 where hidden from all
     scores, scores_vjp = attention_scores.page(query, key, bias, mask=mask, scale=scale, softcap=softcap)
     weights, _ = softmax.page(scores)  # (..., N, M)   A
     output = drop(weights) @ value  # (..., N, d_v)
 
     def vjp(output_bar):
-        weights_bar = sum_to(drop(output_bar @ value.mT), weights.shape)  # (..., N, M)
-        scores_bar = weights_vjp(weights, weights_bar, output, output_bar)  # (..., N, M)
+        weights_bar = sum_to(drop(output_bar @ value.mT), weights.shape)  # (..., N, M)   Σ over axes of V alone
+        scores_bar = weights_vjp(weights, weights_bar, output, output_bar)  # (..., N, M)   A ∘ (Ā − Σ_m Ā_nm A_nm)
         query_bar, key_bar, bias_bar = scores_vjp(scores_bar)
         value_bar = drop(weights).mT @ output_bar  # (..., M, d_v)
         return query_bar, key_bar, value_bar, bias_bar
@@ -102,15 +102,16 @@ def attention_scores(query, key, bias=None, *, mask=None, scale=None, softcap=No
     S̄ ∘ (1 − tanh²(s/c)).   Source of the softcap: Riviere et al. (2024).
     """
     scale = 1 / root(query.shape[-1]) if scale is None else constant(scale)
-    key = as_read(key, mask)  # (..., M, d)
-    capped, slope = soft_capped(scale * (query @ key.mT), softcap)
-    scores, masked_vjp = masked(capped, bias, mask)  # (..., N, M)
+    key = as_read(key, mask)  # (..., M, d)   0 where hidden from all
+    capped, slope = soft_capped(scale * (query @ key.mT), softcap)  # s and 1, or c tanh(s/c) and its slope
+    scores, masked_vjp = masked(capped, bias, mask)  # (..., N, M)   plus the bias, −∞ where hidden
 
     def vjp(scores_bar):
-        capped_bar, bias_bar = masked_vjp(scores_bar)  # (..., N, M)
+        capped_bar, bias_bar = masked_vjp(scores_bar)  # (..., N, M)   S̄, 0 where hidden
         scaled_bar = slope * capped_bar  # (..., N, M)
         products_bar = scale * scaled_bar  # (..., N, M)   of Q Kᵀ
-        return products_bar @ key, products_bar.mT @ query, bias_bar
+        query_bar, key_bar = products_bar @ key, products_bar.mT @ query  # (..., N, d), (..., M, d)
+        return query_bar, key_bar, bias_bar
 
     return scores, vjp
 
@@ -121,24 +122,22 @@ def attention_with_weights(query, key, value, bias=None, *, mask=None, scale=Non
     """(O, A): the output of `attention` and the weights, all scores in memory at once.
 
     Shapes: query (..., N, d), key (..., M, d), value (..., M, d_v), bias and mask (..., N, M) → (..., N, d_v) and
-    (..., N, M), the latter without axes in front that only the value has, except under dropout. `scale` is a number,
-    1/√d if None; `softcap`, `dropout` and `rng` as in `attention`: the weights are those that the values get, after
-    dropout.   What a mask hides reaches neither results nor gradients.
-    Raises ValueError for shapes that do not fit, a softcap that is not positive and finite or a dropout outside [0, 1),
-    TypeError for a mask that is not boolean, a bias that is not floating or an rng that is no generator.
+    (..., N, M), the latter without axes in front that only the value has, except under dropout.
+    Options and errors are those of `attention`; the weights are those that the values get, after dropout.
+    What a mask hides reaches neither results nor gradients.
     VJP: with a gradient B̄ of the weights, S̄ = A ∘ (Ā + B̄ − Σ_m (Ā + B̄)_nm A_nm); all else as in `attention`.
     """
-    drop = dropout_map(dropout, rng, query, key, value)
-    value = as_read(value, mask)  # (..., M, d_v)
+    drop = dropout_map(dropout, rng, query, key, value)  # A ↦ A ∘ D, or A itself
+    value = as_read(value, mask)  # (..., M, d_v)   0 where hidden from all
     scores, scores_vjp = attention_scores.page(query, key, bias, mask=mask, scale=scale, softcap=softcap)
     weights, all_vjp = softmax.page(scores)  # (..., N, M)   A
     used = drop(weights)  # (..., N, M)
     output = used @ value  # (..., N, d_v)
 
     def vjp(output_bar, used_bar):
-        through_output = sum_to(output_bar @ value.mT, used.shape)  # (..., N, M)
+        through_output = sum_to(output_bar @ value.mT, used.shape)  # (..., N, M)   Σ over axes of V alone
         weights_bar = sum_to(drop(through_output + used_bar), weights.shape)  # (..., N, M)
-        (scores_bar,) = all_vjp(weights_bar)
+        (scores_bar,) = all_vjp(weights_bar)  # (..., N, M)
         query_bar, key_bar, bias_bar = scores_vjp(scores_bar)
         value_bar = used.mT @ output_bar  # (..., M, d_v)
         return query_bar, key_bar, value_bar, bias_bar
@@ -146,7 +145,7 @@ def attention_with_weights(query, key, value, bias=None, *, mask=None, scale=Non
     return (output, used), vjp
 
 
-# ---- parts, which other frameworks have otherwise
+# ---- helpers of these pages, which other frameworks have otherwise
 
 
 @part
@@ -196,7 +195,7 @@ def dropout_map(dropout, rng, query, key, value):
     kept = None
     if rng is not None and dropout:
         shape = kernels.shape_of_scores(query, key, value)
-        kept = kernels.all_factors(kernels.dropout_factors(dropout, rng, shape, np.dtype(float)), shape) > 0
+        kept = kernels.all_factors(kernels.dropout_factors(dropout, rng, shape, np.dtype(float)), shape) > 0  # D > 0
 
     def drop(weights):
         return weights if kept is None else np.where(kept, weights / (1 - constant(dropout)), 0)

@@ -10,7 +10,7 @@ Without its bias, y is linear in x. The transposed convolution is the transpose 
 gradient of y into that of x, and short signals into long ones. Each is the gradient of the other.
 Source: Sivaraya (2023) §4.2-4.3 (the CNN of eq. 11); LeCun et al. (1998); Dumoulin & Visin (2016), arXiv 1603.07285,
 ch. 4.
-Transcription: tests/transcriptions/convolution.py.   On arrays of floats: refnp/kernels/convolution.py.
+Words: refnp.layers.   Transcription: tests/transcriptions/convolution.py.   Kernel: refnp/kernels/convolution.py.
 """
 
 import math
@@ -72,9 +72,9 @@ def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding
     and for x then the adjoint of the padding.   Elsewhere: JAX and Keras put channels last unless told otherwise.
     """
     (batch, _, *lengths), (outs, ins, *kernel) = x.shape, weight.shape
-    pairs = pairs_of(padding, lengths, kernel, stride, dilation, padding_mode)
-    axes = axes_of_convolution(lengths, kernel, stride, dilation, pairs)
-    places, n = windows(axes, padding_mode), math.prod(lengths)  # (P, T), ()
+    pairs = pairs_of(padding, lengths, kernel, stride, dilation, padding_mode)  # before and after, of each axis
+    axes = axes_of_convolution(lengths, kernel, stride, dilation, pairs)  # lengths and positions, s, d and a of each
+    places, n = windows(axes, padding_mode), math.prod(lengths)  # (P, T), ()   s p + d t − a, negative if padding
     seen = read_at(x.reshape(batch, groups, ins, n), places)  # (B, G, C, P, T)   x[b, c, s p + d t − a]
     w = weight.reshape(groups, outs // groups, ins, places.shape[1])  # (G, O, C, T)
     y = einsum("bgcpt,goct->bgop", seen, w).reshape(batch, outs, *(axis.positions for axis in axes))
@@ -119,9 +119,9 @@ def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=
     a checkerboard; UNet has an alternative.   Source: Odena, Dumoulin & Olah (2016).
     """
     (batch, ins, *positions), (_, outs, *kernel) = x.shape, weight.shape
-    axes = axes_of_transpose(positions, kernel, stride, dilation, padding, output_padding)
+    axes = axes_of_transpose(positions, kernel, stride, dilation, padding, output_padding)  # of y as of x above
     lengths = [axis.length for axis in axes]
-    places, n = windows(axes), math.prod(lengths)  # (P, T), ()
+    places, n = windows(axes), math.prod(lengths)  # (P, T), ()   s p + d t − a
     rows = x.reshape(batch, groups, ins // groups, places.shape[0])  # (B, G, C, P)
     w = weight.reshape(groups, ins // groups, outs, places.shape[1])  # (G, C, O, T)
     y = added_at(einsum("bgcp,gcot->bgopt", rows, w), places, n).reshape(batch, groups * outs, *lengths)
@@ -153,10 +153,7 @@ class Convolution(Module):
     """`convolution` with its own weight (channels_out, channels_in/groups, *kernel) and bias (channels_out,).
 
     kernel: a length for all `dimensions`, or a tuple with one length for each. bias: with False there is none.
-    stride, dilation: an integer, or one per axis. groups: equal parts of the channels, each convolved by itself.
-    padding: an integer; a list with an integer or a pair (before, after) for each axis; "valid", none; or "same", which
-    keeps the length, for an even kernel with one place more after x than before it. padding_mode: "zeros", "circular",
-    "reflect" or "replicate". x may come without a batch.
+    All other options are the function's. x may come without a batch.
     Weight and bias are drawn from U(−a, a), a = 1/√(terms of an output) = 1/√(channels_in/groups · Π kernel), as
     torch.nn.Conv does.
     Raises TypeError unless sizes are integers, ValueError unless they are positive and `groups` divides the channels.
@@ -194,10 +191,7 @@ class ConvolutionTranspose(Module):
     """`convolution_transpose` with its own weight (channels_in, channels_out/groups, *kernel) and bias (channels_out,).
 
     kernel: a length for all `dimensions`, or a tuple with one length for each. bias: with False there is none.
-    stride, dilation: an integer, or one per axis. groups: equal parts of the channels, each convolved by itself.
-    padding: an integer, or a list with an integer or a pair (before, after) for each axis, by which the result is
-    shorter. output_padding: an integer, or one per axis, by which it is longer at its end,
-    below the stride or the dilation. x may come without a batch.
+    All other options are the function's. x may come without a batch.
     Weight and bias are drawn from U(−a, a), a = 1/√(channels_out/groups · Π kernel), as torch.nn.ConvTranspose does:
     that counts the terms in an output of the convolution of which this is the transpose.
     Raises TypeError unless sizes are integers, ValueError unless they are positive and `groups` divides the channels.

@@ -2,7 +2,7 @@
 
     cross_entropy   −Σ_c w_c q_c log p_c,   p = softmax(logits), q the target
 
-Transcription: tests/transcriptions/probability.py.   On arrays of floats: refnp/kernels/cross_entropy.py.
+Words: refnp.layers.   Transcription: tests/transcriptions/probability.py.   Kernel: refnp/kernels/cross_entropy.py.
 Source: Szegedy et al. (2016).
 """
 
@@ -75,7 +75,7 @@ def cross_entropy(
     if of_classes:
         hit = targets[..., None] == arange(classes)  # (..., V)
         present = targets != ignore_index  # (...)
-        own, other = shares(classes, epsilon, smoothing)
+        own, other = smoothed(classes, epsilon, smoothing)  # q_y, and q_c of every other class
         q = np.where(hit, own.like(logits), other.like(logits))  # (..., V)
         q = np.where(~hit & (arange(classes) == ignore_index), 0, q) if smoothing == "without_pad" else q
         count = np.where(hit & present[..., None], weights, 0).sum()
@@ -84,18 +84,20 @@ def cross_entropy(
         q, count = (1 - epsilon) * targets + epsilon / classes, present.size  # (..., V), ()
     a = q if class_weights is None else weights * q  # (..., V)   w_c q_c
     log_p, log_p_vjp = log_softmax.page(np.where(present[..., None], logits, 0))  # (..., V)
-    loss, share = reduced(-times(a, log_p).sum(-1), present, reduction, count)
+    rows = -times(a, log_p).sum(-1)  # (...)   −Σ_c a_c log p_c, in which 0 · ∞ is 0
+    loss, share = reduced(rows, present, reduction, count)  # their mean, Σ or all; and from ℓ̄ to the gradient of each
 
     def vjp(loss_bar):
-        bar = share(loss_bar)[..., None]  # (..., 1)
+        bar = share(loss_bar)[..., None]  # (..., 1)   ℓ̄, over the count in a mean, 0 for a row that does not count
         (x_bar,) = log_p_vjp(-(bar * a))  # (..., V)
-        return x_bar, None if of_classes else -(bar * (1 - epsilon) * weights * log_p)
+        q_bar = None if of_classes else -(bar * (1 - epsilon) * weights * log_p)  # (..., V)
+        return x_bar, q_bar
 
     return loss, vjp
 
 
 @part
-def shares(classes, epsilon, smoothing):
+def smoothed(classes, epsilon, smoothing):
     """The part q_c of the target's class, and of every other."""
     if smoothing == "uniform":
         return 1 - epsilon + epsilon / classes, epsilon / classes

@@ -8,7 +8,7 @@
 The log density of a normal number and of a class are losses, with another sign: `gaussian_nll` and `cross_entropy`.
 
 Source: Rasmussen & Williams (2006), A.2; Murray (2016), arXiv 1602.07527, for the gradient of L.
-Transcription: tests/transcriptions/probability.py.   On arrays of floats: refnp/kernels/triangular.py.
+Words: refnp.layers.   Transcription: tests/transcriptions/probability.py.   Kernel: refnp/kernels/triangular.py.
 """
 
 import functools
@@ -37,7 +37,8 @@ def normal_cdf(y, mean, std):
 
     def vjp(bar):
         y_bar = bar * (density / std)  # (*S)
-        return y_bar, -y_bar, -(y_bar * z)
+        std_bar = -(y_bar * z)
+        return y_bar, -y_bar, std_bar
 
     return value, vjp
 

@@ -8,7 +8,7 @@ never negative, made of
 
 of which no digit is lost near 0: small divergences keep theirs, and none is negative.
 Source: Kullback & Leibler (1951); Rasmussen & Williams (2006), A.23.
-Transcription: tests/transcriptions/probability.py.   On arrays of floats: refnp/kernels/triangular.py.
+Words: refnp.layers.   Transcription: tests/transcriptions/probability.py.   Kernel: refnp/kernels/triangular.py.
 """
 
 import functools
@@ -40,8 +40,8 @@ def normal_kl(mean_p, std_p, mean_q, std_q):
 
     def vjp(bar):
         mean_bar, growth = bar * (d / std_q), t * (2 + t)  # (*S)   growth is (σ_p² − σ_q²)/σ_q²
-        std_q_bar = -(bar * ((d * d + growth) / std_q))  # (*S)
-        return mean_bar, bar * (growth / std_p), -mean_bar, std_q_bar
+        std_p_bar, std_q_bar = bar * (growth / std_p), -(bar * ((d * d + growth) / std_q))  # (*S)
+        return mean_bar, std_p_bar, -mean_bar, std_q_bar
 
     return value, vjp
 
@@ -75,9 +75,10 @@ def multivariate_normal_kl(mean_p, factor_p, mean_q, factor_q):
         ratio = own_p / own_q  # (..., N)   1 + t
         slope = np.where(on_diagonal, (t + t / ratio)[..., None], below)  # (..., N, N)   h'(t) = t (2 + t)/(1 + t)
         w = bar[..., None] * solved(lower_q, d[..., None], transposed=True)[..., 0]  # (..., N)
-        p_bar = solved(lower_q, bar[..., None, None] * slope, transposed=True)  # (..., N, N)
-        q_bar = p_bar @ np.where(on_diagonal, ratio[..., None], below).mT + w[..., None] * d[..., None, :]
-        return w, np.tril(p_bar), -w, -np.tril(q_bar)
+        moved_bar = solved(lower_q, bar[..., None, None] * slope, transposed=True)  # (..., N, N)
+        both = moved_bar @ np.where(on_diagonal, ratio[..., None], below).mT + w[..., None] * d[..., None, :]
+        p_bar, q_bar = np.tril(moved_bar), -np.tril(both)  # (..., N, N)
+        return w, p_bar, -w, q_bar
 
     return value, vjp
 

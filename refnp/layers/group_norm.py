@@ -13,7 +13,7 @@ With one group, group_norm takes everything of an item together; with C groups i
 items of a batch see each other, so that a set or a task in it changes the prediction for another one.
 
 Source: Ioffe & Szegedy (2015); Ulyanov et al. (2016); Wu & He (2018).
-Transcription: tests/transcriptions/rows.py.   On arrays of floats x̂ is that of refnp/kernels/layer_norm.py.
+Words: refnp.layers.   Transcription: tests/transcriptions/rows.py.   Kernel of x̂: refnp/kernels/layer_norm.py.
 """
 
 import math
@@ -121,7 +121,8 @@ def batch_norm(x, gain=1.0, shift=0.0, mean=None, variance=None, *, eps=1e-5):
     def vjp(y_bar):
         u_bar, gain_bar, shift_bar = y_vjp(y_bar)
         if mean is None:
-            return unit_vjp(u_bar), gain_bar, shift_bar
+            x_bar = unit_vjp(u_bar)  # (B, C, *lengths)
+            return x_bar, gain_bar, shift_bar
         x_bar = u_bar / scale  # (B, C, *lengths)
         mean_bar, variance_bar = -x_bar.sum(places), -(x_bar * unit / scale).sum(places) / 2  # (C,), (C,)
         return x_bar, gain_bar, shift_bar, mean_bar, variance_bar
@@ -135,16 +136,17 @@ def scaled(unit, gain, shift):
     y = per_channel(gain, unit) * unit + per_channel(shift, unit)  # (B, C, *lengths)
 
     def vjp(y_bar):
-        places = (0, *range(2, unit.ndim))
-        return per_channel(gain, unit) * y_bar, (y_bar * unit).sum(places), y_bar.sum(places)
+        places = (0, *range(2, unit.ndim))  # Σ_bl
+        u_bar = per_channel(gain, unit) * y_bar  # (B, C, *lengths)   ŷ
+        gain_bar, shift_bar = (y_bar * unit).sum(places), y_bar.sum(places)  # (C,)
+        return u_bar, gain_bar, shift_bar
 
     return y, vjp
 
 
 def per_channel(p, x):
     """(C,) → (C, 1, …), beside x (B, C, *lengths); a number is what it is."""
-    wide = np.expand_dims(p, tuple(range(1, x.ndim - 1))) if np.shape(p) else p
-    return wide
+    return np.expand_dims(p, tuple(range(1, x.ndim - 1))) if np.shape(p) else p
 
 
 class GroupNorm(Module):

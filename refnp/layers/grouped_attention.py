@@ -43,12 +43,7 @@ def grouped_attention(
 
     Shapes: query (..., H, N, d), key (..., G, M, d), value (..., G, M, d_v), bias and mask (..., H, N, M), G a divisor
     of H → (..., H, N, d_v), or with `return_weights` (output, weights (..., H, N, M)).
-    `similarity` is "scaled_dot", "dot", "cosine", "general" with parameters=(W,), W (d, d_k) for keys of d_k features,
-    or "additive" with parameters=(W_q, W_k, v), W_q (d, A), W_k (d_k, A), v (A,).
-    `softcap` bounds similarities before bias and mask, `dropout` and `rng` drop weights, as in `attention`.
-    `method` is "auto", "full" or "blocks"; the last keeps no weights and does not know the additive similarity.
-    Raises ValueError for shapes that do not fit, a softcap that is not positive and finite or a dropout outside [0, 1),
-    TypeError for a mask that is not boolean, a bias that is not floating or an rng that is no generator.
+    Options and errors are those of `similarity_attention`.
     """
     q, k, v = numbers(query, key, value)
     heads, groups = q.shape[-3], k.shape[-3]

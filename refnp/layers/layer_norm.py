@@ -9,7 +9,7 @@ Zhang & Sennrich (2019).
 Elsewhere: PyTorch ε = 1e-5, flax 1e-6, Keras 1e-3; the Annotated Transformer divides by D − 1 and adds ε outside
 the root.
 
-Transcription: tests/transcriptions/rows.py.   On arrays of floats: refnp/kernels/layer_norm.py.
+Words: refnp.layers.   Transcription: tests/transcriptions/rows.py.   Kernel: refnp/kernels/layer_norm.py.
 """
 
 import numpy as np
@@ -47,8 +47,10 @@ def layer_norm(x, gain=1.0, shift=0.0, *, eps=1e-5):
     y = gain * unit + shift  # (..., D)
 
     def vjp(y_bar):
-        x_bar = unit_vjp(gain * y_bar)  # (..., D)
-        return x_bar, y_bar * unit, y_bar
+        u_bar = gain * y_bar  # (..., D)   ŷ
+        x_bar = unit_vjp(u_bar)  # (..., D)
+        gain_bar, shift_bar = y_bar * unit, y_bar  # (..., D)   the walk back sums over rows
+        return x_bar, gain_bar, shift_bar
 
     return y, vjp
 
@@ -63,7 +65,8 @@ def standardized(x, eps, axes=-1):
     def vjp(u_bar):
         along = (u_bar * unit).mean(axes, keepdims=True)  # (..., 1)
         x_bar = (u_bar - u_bar.mean(axes, keepdims=True) - unit * along) / nonzero(scale)  # (..., D)
-        return np.where(scale.real == 0, 0, x_bar)
+        x_bar = np.where(scale.real == 0, 0, x_bar)  # of a constant row
+        return x_bar
 
     return unit, vjp
 
@@ -91,8 +94,9 @@ def rms_norm(x, gain=1.0, *, eps=1e-5):
     def vjp(y_bar):
         u_bar = gain * y_bar  # (..., D)   ŷ
         along = (u_bar * unit).mean(-1, keepdims=True)  # (..., 1)
-        x_bar = (u_bar - unit * along) / nonzero(scale)  # (..., D)
-        return np.where(scale.real == 0, 0, x_bar), y_bar * unit
+        x_bar = np.where(scale.real == 0, 0, (u_bar - unit * along) / nonzero(scale))  # (..., D)
+        gain_bar = y_bar * unit  # (..., D)   the walk back sums over rows
+        return x_bar, gain_bar
 
     return y, vjp
 
@@ -123,9 +127,7 @@ class LayerNorm(Module):
 class RMSNorm(Module):
     """`rms_norm` over the last axis with its own gain γ (ones), (features,).
 
-    Shapes: x (..., features) → the same.   `eps` is the ε ≥ 0 that is added to the mean of the squares.
-    `features` may be a tuple, the lengths of several last axes that are normalised together.
-    Raises TypeError unless features are integers, ValueError unless they are positive.
+    Shapes: x (..., features) → the same.   `features`, `eps` and what is raised are those of `LayerNorm`.
     """
 
     @takes("", features="whole ≥ 1 per axis", eps="≥ 0")

@@ -13,7 +13,7 @@ for every power of q·k and can. And a weight grows with q in proportion, not ex
 as one likes by longer queries.
 
 Source: Katharopoulos et al. (2020).
-Transcription: tests/transcriptions/rows.py.
+Words: refnp.layers.   Transcription: tests/transcriptions/rows.py.
 """
 
 import numpy as np
@@ -84,7 +84,8 @@ def linear_attention(query, key, value, *, key_mask=None, causal=False):
         below_bar = -(above_bar * output).sum(-1, keepdims=True)  # (..., N, 1)
         q_bar, k_bar, values_bar = read_vjp(np.concatenate([above_bar, below_bar], -1))
         (query_bar,), (key_bar,) = q_vjp(q_bar), k_vjp(np.where(seen, k_bar, 0))
-        return query_bar, key_bar, np.where(seen, values_bar[..., :-1], 0)
+        value_bar = np.where(seen, values_bar[..., :-1], 0)  # (..., M, d_v)
+        return query_bar, key_bar, value_bar
 
     return output, vjp
 
@@ -97,7 +98,9 @@ def read_all(q, k, values):
 
     def vjp(read_bar):
         sums_bar = q.mT @ read_bar  # (..., d, d_v + 1)
-        return read_bar @ sums.mT, values @ sums_bar.mT, k @ sums_bar
+        q_bar, k_bar = read_bar @ sums.mT, values @ sums_bar.mT  # (..., N, d), (..., M, d)
+        values_bar = k @ sums_bar  # (..., M, d_v + 1)
+        return q_bar, k_bar, values_bar
 
     return read, vjp
 

@@ -9,7 +9,7 @@ Cross-entropy over classes is in cross_entropy.py.
 `reduction` is "mean" over all that counts, "sum", or "none" for one loss an element or row. What does not count, under
 a mask or an ignored index, has loss 0 and gradient 0 whatever stands there, NaN included; if nothing counts, so has the
 whole (PyTorch: NaN).
-Transcription: tests/transcriptions/probability.py.
+Words: refnp.layers.   Transcription: tests/transcriptions/probability.py.
 Source: Sivaraya (2023) §3.2 eq. 8 and 9 (Gaussian conditionals); Huber (1964).
 """
 
@@ -35,7 +35,7 @@ def mse(prediction, target, *, mask=None, reduction="mean"):
     """Squared error ℓ = (p − t)².
 
     Shapes: prediction and target broadcast, one of them to the shape of all; `mask` too, True = counts → a number, or
-    that shape for reduction="none".
+    that shape for reduction="none". "mean" divides by the number of elements that count.
     Raises ValueError for shapes that do not fit or an unknown reduction, TypeError for a mask that is not boolean.
     VJP: p̄ = 2 ℓ̄ (p − t), t̄ = −p̄.
     """
@@ -54,11 +54,9 @@ def mse(prediction, target, *, mask=None, reduction="mean"):
 def huber(prediction, target, *, delta=1.0, mask=None, reduction="mean"):
     """ℓ = ½ d² for |d| ≤ δ and δ |d| − ½ δ² beyond, d = p − t: squared near 0, proportional to |d| far off.
 
-    Shapes: prediction and target broadcast, one of them to the shape of all; `mask` too, True = counts → a number, or
-    that shape for reduction="none". δ is a number, in units of the target; the loss is written c (|d| − ½ c), with
-    c = min(|d|, δ).
-    Raises ValueError for a δ that is not positive and finite, shapes that do not fit or an unknown reduction, TypeError
-    for a mask that is not boolean.
+    Shapes, mask and reduction as in `mse`. δ is a number, in units of the target; the loss is written c (|d| − ½ c),
+    with c = min(|d|, δ).
+    Raises ValueError for a δ that is not positive and finite, and what `mse` raises.
     VJP: p̄ = ℓ̄ max(−δ, min(d, δ)), t̄ = −p̄. The slope has no jump; its own slope has, at |d| = δ.
     Source: Huber (1964).
     Elsewhere: PyTorch's smooth_l1_loss with beta = δ is this divided by δ.
@@ -80,10 +78,8 @@ def huber(prediction, target, *, delta=1.0, mask=None, reduction="mean"):
 def gaussian_nll(mean, std, y, *, mask=None, reduction="mean"):
     """Minus the log density of a normal distribution, ℓ = ½ z² + log σ + ½ log 2π with z = (y − μ)/σ.
 
-    Shapes: mean, std and y broadcast, one of them to the shape of all; `mask` too, True = counts → a number, or that
-    shape for reduction="none". "mean" divides by the number of elements that count.
-    Raises ValueError for a std that counts and is not positive and finite, for shapes that do not fit or an unknown
-    reduction, TypeError for a mask that is not boolean.
+    Shapes, mask and reduction of mean, std and y as in `mse`.
+    Raises ValueError for a std that counts and is not positive and finite, and what `mse` raises.
     VJP: ∂ℓ/∂y = z/σ, and ∂ℓ/∂σ = (1 − z²)/σ, written with w = 1 − |z| = (σ − |y − μ|)/σ: near |z| = 1 the difference is
     exact, so as many digits are left as y − μ has.
 
@@ -124,13 +120,11 @@ def binary_cross_entropy(logits, targets, *, positive_weight=1.0, mask=None, red
     """ℓ = w t log(1 + e^(−x)) + (1 − t) log(1 + eˣ): σ(x) is the probability of a yes, the target t is 1 for a yes.
 
     A target between 0 and 1 is a probability itself.
-    Shapes: logits and targets broadcast, one of them to the shape of all; `mask` too, True = counts → a number, or that
-    shape for reduction="none". w = `positive_weight` is a number, how much more a yes counts than a no. "mean" divides
-    by the number of elements that count, whatever w.
+    Shapes, mask and reduction as in `mse`. w = `positive_weight` is a number, how much more a yes counts than a no;
+    "mean" divides by the number of elements that count, whatever w.
     Both logarithms are of 1 plus a number, and neither term is negative: no digit is lost in either tail, as σ itself
     would lose them.
-    Raises ValueError for a target outside [0, 1], a weight that is not positive and finite, shapes that do not fit or
-    an unknown reduction, TypeError for a mask that is not boolean.
+    Raises ValueError for a target outside [0, 1] or a weight that is not positive and finite, and what `mse` raises.
     VJP: x̄ = ℓ̄ ((1 − t) σ(x) − w t σ(−x)), t̄ = ℓ̄ ((w − 1) log(1 + e^(−x)) − x).
     Elsewhere: PyTorch's binary_cross_entropy_with_logits (its binary_cross_entropy takes σ(x), whose 1 − σ has lost its
     digits, and bounds the logarithms by −100).

@@ -33,11 +33,8 @@ def broadcast_shape(name: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
     try:
         return broadcast_shapes(*shapes.values())
     except ValueError:
-        raise ValueError(f"{name}: the shapes of {_listed(shapes)} do not broadcast; make them agree") from None
-
-
-def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
-    return ", ".join(f"{argument} {shape}" for argument, shape in shapes.items())
+        given = ", ".join(f"{argument} {shape}" for argument, shape in shapes.items())
+        raise ValueError(f"{name}: the shapes of {given} do not broadcast; make them agree") from None
 
 
 def check_positive(name: str, argument: str, value: ArrayLike) -> None:

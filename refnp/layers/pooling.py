@@ -7,7 +7,7 @@ Each channel for itself; k is the number of places in a window, over all axes. C
 Adaptive pooling is told how many windows there shall be, P for an axis of length n: window p goes from ⌊p n/P⌋ to
 ⌈(p + 1) n/P⌉, without the end. Windows are as long as needed, share places where P does not divide n, and leave none
 out.
-Transcription: tests/transcriptions/convolution.py.   On arrays of floats: refnp/kernels/pooling.py.
+Words: refnp.layers.   Transcription: tests/transcriptions/convolution.py.   Kernel: refnp/kernels/pooling.py.
 """
 
 import math
@@ -72,15 +72,11 @@ def max_pool(x, size, *, stride=None, padding=0, dilation=1, ceil_mode=False, re
 
     Shapes: x (B, C, *lengths) → y (B, C, *positions), positions = ⌊(length + padding − d (size − 1) − 1)/s⌋ + 1 on each
     axis; also (C, *lengths) → (C, *positions), if `size` is a tuple: its length says how many axes of space there are.
-    size, stride, dilation: a whole number or one per axis; the stride is the size unless given. padding: a number, or a
-    list with a number or a pair (before, after) per axis. ceil_mode: ⌈…⌉ in place of ⌊…⌋, so that no place at the end
-    is left out; but every window starts in x or in the padding before it.
+    size, stride, padding, ceil_mode: as in `average_pool`. dilation: a whole number or one per axis.
     return_indices: return (y, indices), where indices, integers of the shape of y, say where each number came from, as
     the place in x[b, c] flattened. Among equals it is the first; if there are NaN, the first NaN (PyTorch: the last).
     For complex x the number with the largest real part.
-    Raises ValueError for sizes that do not fit x, padding by a whole window or more, an axis of length 0, or a window
-    that holds no place, as dilation may leave one; TypeError for sizes that are no integers and flags that are not True
-    or False.
+    Raises ValueError for a window that holds no place, as dilation may leave one, and what `average_pool` raises.
 
     VJP: ȳ[p] goes to the place that indices[p] says; at the kink, among equals, to the first (as PyTorch; JAX too).
     """
@@ -118,11 +114,7 @@ def adaptive_max_pool(x, size, *, return_indices=False):
     """y[p] = the largest x[i] with ⌊p n/P⌋ ≤ i < ⌈(p + 1) n/P⌉ on each axis: as many windows as `size` says.
 
     Shapes: x (B, C, *lengths) → y (B, C, *size); also (C, *lengths) → (C, *size), if `size` is a tuple.
-    size: a whole number for all axes, or one for each, P; None there keeps a length. return_indices: return
-    (y, indices), as `max_pool` does: the places in x[b, c] flattened, the first among equals. For complex x the number
-    with the largest real part.
-    Raises TypeError for a size that is no integer, ValueError for one below 0, or an axis without places unless its
-    size is 0.
+    size, and what is raised: as in `adaptive_average_pool`. return_indices: return (y, indices), as `max_pool` does.
 
     VJP: ȳ[p] goes to the place that indices[p] says.
     Elsewhere: PyTorch the same.

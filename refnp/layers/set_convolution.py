@@ -11,8 +11,8 @@ K is a function of the squared distance in length scales, s = |d|²/ℓ²: refnp
 Source: Sivaraya (2023), eq. 10, which leaves K open, and §4.2.1; Gordon et al. (2020), arXiv 1910.13556, eq. 2 and §4.
 Elsewhere: Gordon et al. divide the other channels by density + 1e-8 (`divide=True`), neuralprocesses by density + 1e-4
 and only where asked to; both give the EQ kernel, each learns a length scale for each channel or one for all.
-Transcription: tests/transcriptions/set_convolution.py.   On arrays of floats: refnp/kernels/set_convolution.py, which
-leaves out pairs that add less than a rounding, refnp/kernels/set_convolution_near.py.
+Words: refnp.layers.
+Transcription: tests/transcriptions/set_convolution.py.   Kernel: refnp/kernels/set_convolution.py.
 """
 
 from collections.abc import Callable
@@ -74,8 +74,8 @@ def set_convolution(
     length_scale: ℓ, in units of x, one number or one for each channel of the result, (C + 1,).
     mask: booleans (..., M), True where there is a point: sets of different sizes in one batch. What is masked has no
     influence, NaN or infinity included, and gets gradient 0. An empty set gives 0.
-    kernel: `eq`, `matern_32`, `matern_52` of this file, or a function of s = |d|²/ℓ² that returns k(s) and a function
-    without arguments for the slope k′(s).
+    kernel: `eq`, `matern_32`, `matern_52` (refnp/layers/radial.py), or a function of s = |d|²/ℓ² that returns k(s) and
+    a function without arguments for the slope k′(s).
     density: with False there is no density channel: z has C channels, ℓ (C,).
     divide: divide the other channels by density + `eps`, which makes weighted means of sums.
     method: "dense" takes all pairs; "truncated" (1-D, EQ) those near enough to count, in time O(N + M) where one side
@@ -101,7 +101,7 @@ def set_convolution(
     v = np.where(present, np.concatenate([ones, y], -1) if density else y, 0)  # (..., M, C)
     d = differences(target_x, context_x, present)  # (..., N, M, dx)   x_n − x_m
     s = (d**2).sum(-1)[..., None] / length_scale**2  # (..., N, M, S)   S = C, or 1 for one ℓ
-    k, slope = kernel(s)
+    k, slope = kernel(s)  # (..., N, M, S)   k(s), and the function that gives k′(s)
     sums = (k * v[..., None, :, :]).sum(-2)  # (..., N, C)
     z, divided_vjp = divided(sums, eps) if divide else (sums, lambda bar: bar)
 
@@ -111,8 +111,9 @@ def set_convolution(
         s_bar = h[..., :, None, :] * v[..., None, :, :] * slope()  # (..., N, M, C)
         d_bar = (s_bar / length_scale**2).sum(-1)[..., None] * d * 2  # (..., N, M, dx)
         y_bar = channels_first(v_bar[..., int(density) :], context_x)
-        scale_bar = s_bar * s * -2 / length_scale
-        return d_bar.sum(-2), -d_bar.sum(-3), y_bar, scale_bar
+        scale_bar = s_bar * s * -2 / length_scale  # (..., N, M, C)   the walk back sums over n and m
+        target_bar, context_bar = d_bar.sum(-2), -d_bar.sum(-3)  # (..., N, dx), (..., M, dx)
+        return target_bar, context_bar, y_bar, scale_bar
 
     return channels_first(z, target_x), vjp
 
@@ -139,7 +140,8 @@ def divided(z, eps):
     def vjp(bar):
         rest = bar[..., 1:] / shifted
         density_bar = bar[..., :1] - (rest * means).sum(-1, keepdims=True)
-        return np.concatenate([density_bar, rest], -1)
+        z_bar = np.concatenate([density_bar, rest], -1)
+        return z_bar
 
     return np.concatenate([z[..., :1], means], -1), vjp
 
@@ -165,9 +167,7 @@ class SetConvolution(Module):
     length_scale: ℓ at first, in units of x: one number, or one for each channel of the result.
     learnable: with False the length scale is frozen: stored with the model, in the precision of the values when used,
         without gradient. shared: one length scale for all channels together.
-    density: with False there is no density channel. divide: divide the other channels by density + `eps`.
-    kernel: `eq`, `matern_32`, `matern_52`, or a function s = |d|²/ℓ² → (k(s), function for the slope k′(s)).
-    When called: `mask` (..., M) is True where there is a point; `method` is "auto", "dense" or "truncated".
+    density, divide, eps, kernel, and when called `mask` and `method`: those of the function.
     Raises ValueError for a length scale that is not positive and finite or has another shape, and without any channel.
     """
 

@@ -7,7 +7,7 @@
 
 The first four are dot products of changed queries and keys, so that one attention serves them all. The additive one has
 scores of its own.
-Transcription: tests/transcriptions/rows.py.
+Words: refnp.layers.   Transcription: tests/transcriptions/rows.py.
 """
 
 from collections.abc import Sequence
@@ -66,9 +66,7 @@ def similarity_attention(
     or "additive" with parameters=(W_q, W_k, v), W_q (d, A), W_k (d_k, A), v (A,).
     `softcap` bounds similarities before bias and mask, `dropout` and `rng` drop weights, as in `attention`.
     `method` is "auto", "full" or "blocks"; the last keeps no weights and does not know the additive similarity.
-    Raises ValueError for shapes that do not fit, a similarity or method that does not exist, a softcap that is not
-    positive and finite or a dropout outside [0, 1), TypeError for a mask that is not boolean, a bias that is not
-    floating or an rng that is no generator. What a mask hides reaches neither results nor gradients.
+    Raises ValueError for an unknown similarity, and what `attention` raises. What a mask hides reaches nothing.
     """
 
     def attend(query, key, value, bias, mask):
@@ -160,11 +158,9 @@ def additive_scores(query, key, query_weight, key_weight, vector, *, mask=None):
         inner_bar = inner_bar if mask is None else np.where(mask[..., None], inner_bar, 0)
         of_queries, of_keys = inner_bar.sum(-2), inner_bar.sum(-3)  # (..., N, A), (..., M, A)
         query_bar, key_bar = of_queries @ query_weight.swapaxes(-1, -2), of_keys @ key_weight.swapaxes(-1, -2)
-        query_weight_bar, key_weight_bar = (
-            query.swapaxes(-1, -2) @ of_queries,
-            key.swapaxes(-1, -2) @ of_keys,
-        )  # (..., d, A), (..., d_k, A)
-        vector_bar = scores_bar[..., None] * activation  # (..., N, M, A)
+        query_weight_bar = query.swapaxes(-1, -2) @ of_queries  # (..., d, A)
+        key_weight_bar = key.swapaxes(-1, -2) @ of_keys  # (..., d_k, A)
+        vector_bar = scores_bar[..., None] * activation  # (..., N, M, A)   the walk back sums over n and m
         return query_bar, key_bar, query_weight_bar, key_weight_bar, vector_bar
 
     return scores, vjp

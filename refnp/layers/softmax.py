@@ -5,7 +5,7 @@
 Adding a constant to a row changes nothing, so the row maximum m is subtracted first and no exponential overflows.
 Source: Sivaraya (2023), eq. 3, Attention Notes 10-14, Transformer Notes;
 stability: Blanchard, Higham & Higham (2021).
-Transcription: tests/transcriptions/rows.py.   On arrays of floats: refnp/kernels/softmax.py.
+Words: refnp.layers.   Transcription: tests/transcriptions/rows.py.   Kernel: refnp/kernels/softmax.py.
 """
 
 import numpy as np
@@ -30,8 +30,8 @@ def softmax(x):
 
     A constant in p̄ changes nothing. But as p_L → 1, p̄_L − Σ_j p̄_j p_j loses the digits that −Σ_{j≠L} r_j p_j keeps.
     """
-    e = np.exp(x - peak(x))  # (..., n)   no exponent is above 0
-    p = shares(e)  # (..., n)
+    e = np.exp(x - peak(x))  # (..., n)   exp(x_i − m)
+    p = shares(e)  # (..., n)   e_i / Σ_j e_j
 
     def vjp(p_bar):
         x_bar = softmax_vjp(p, p_bar)
@@ -63,7 +63,7 @@ def log_softmax(x):
     nearly cancel, the same with 1 − p_L = r/(1 + r): x̄_L = ȳ_L r/(1 + r) − p_L Σ_{j≠L} ȳ_j.
     """
     top = largest(x.real)  # (..., n)   where L stands
-    nothing = x.real.max(-1, keepdims=True, initial=-np.inf) == -np.inf  # (..., 1)
+    nothing = x.real.max(-1, keepdims=True, initial=-np.inf) == -np.inf  # (..., 1)   a row of −∞
     shifted = x - peak(x)  # (..., n)   x − m
     e = np.exp(shifted)  # (..., n)
     others = np.where(top, 0, e).sum(-1, keepdims=True)  # (..., 1)   r
@@ -75,7 +75,8 @@ def log_softmax(x):
         own = np.where(top, y_bar, 0).sum(-1, keepdims=True)  # (..., 1)   ȳ_L
         of_others = np.where(top, 0, y_bar).sum(-1, keepdims=True)  # (..., 1)   Σ_{j≠L} ȳ_j
         of_largest = own * (others / (1 + rest)) - p * of_others  # (..., n)   x̄_L
-        x_bar = np.where(top, of_largest, y_bar - p * (own + of_others))
-        return (np.where(nothing, 0, x_bar),)
+        x_bar = np.where(top, of_largest, y_bar - p * (own + of_others))  # (..., n)
+        x_bar = np.where(nothing, 0, x_bar)
+        return (x_bar,)
 
     return y, vjp

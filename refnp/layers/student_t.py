@@ -11,7 +11,7 @@ needed, which is small where ν is large and is never a difference of large loga
 
 From a = 24 on s is an asymptotic series in 1/a, the same for all precisions; below, terms of the sum lead there.
 Source: Student (1908); Abramowitz & Stegun (1964), 6.1.40 (the series of log Γ).
-Transcription: tests/transcriptions/probability.py.
+Words: refnp.layers.   Transcription: tests/transcriptions/probability.py.
 """
 
 from typing import Any
@@ -74,7 +74,8 @@ def student_t_log_prob(y, degrees_of_freedom, location, scale, *, mask=None):
         t = np.where(far, 0, small)
         f = np.where(far, log_sum - share, t * share - less_log1p(t))  # (*S)   f(t)
         nu_bar = bar * (slope - f + share / nu) / 2  # (*S)
-        return y_bar, nu_bar, -y_bar, bar * (nu * minus / scale)
+        scale_bar = bar * (nu * minus / scale)  # (*S)
+        return y_bar, nu_bar, -y_bar, scale_bar
 
     return np.where(present, value, 0), vjp
 
@@ -91,8 +92,8 @@ def student_t_entropy(degrees_of_freedom, scale):
     value = (nu + 1) / 2 * (slope + 1 / nu) - s + HALF_LOG_TWO_PI + np.log(scale)  # (...)
 
     def vjp(bar):
-        nu_bar = bar * ((nu + 1) / 4 * curvature - 1 / (2 * nu * nu))  # (...)
-        return nu_bar, bar / scale
+        nu_bar, scale_bar = bar * ((nu + 1) / 4 * curvature - 1 / (2 * nu * nu)), bar / scale  # (...)
+        return nu_bar, scale_bar
 
     return value, vjp
 

@@ -20,7 +20,7 @@ divided by density (softmax), by density + exp(b) (sink) or by nothing (sum), an
 
 Source: Sivaraya (2023), the title; Ashman et al. (2024), arXiv 2406.12409, §3 and eq. 8; weights of the authors'
 layers: `refnp.models.published.tnp`.
-Transcription: tests/transcriptions/tnp.py.
+Words: refnp.layers.   Transcription: tests/transcriptions/tnp.py.
 """
 
 from collections.abc import Sequence
@@ -58,8 +58,7 @@ class TranslationAttention(Module):
         0 at first; "sum", exp(a_m), which overflows where logits are large.
     bias: the linear maps of queries, keys and values have biases.
     NaN or infinity in a key or difference that the mask hides reaches nothing.
-    Raises ValueError if the heads do not divide the features, a length scale is not positive and finite, or there is no
-    such normalization; ValueError or TypeError when called with a mask that does not fit.
+    Raises ValueError for heads that do not divide the features; ValueError or TypeError for what does not fit.
     """
 
     @takes(
@@ -245,6 +244,7 @@ def pair_kernel(differences, scores, *parameters):
             h_bar = g_bar @ w.mT
             g_bar = np.where(h > 0, h_bar, 0)
         d_bar, s_bar = h_bar[..., : differences.shape[-1]], h_bar[..., differences.shape[-1] :]
-        return d_bar, np.moveaxis(s_bar, -1, 1), *bars
+        scores_bar = np.moveaxis(s_bar, -1, 1)  # (B, H, N, M)
+        return d_bar, scores_bar, *bars
 
     return a, vjp

@@ -17,7 +17,7 @@ Elsewhere: PyTorch's interpolate has the same options and equations, in floating
 rounding; and it copies an axis whose length stays the same, whatever the factor. jax.image.resize is nearest-exact, and
 linear with align_corners=False; with a smaller size it averages, unless antialias=False. jax.image.scale_and_translate
 can say the others.
-Transcription: tests/transcriptions/upsampling.py.   On arrays of floats: refnp/kernels/upsampling.py.
+Words: refnp.layers.   Transcription: tests/transcriptions/upsampling.py.   Kernel: refnp/kernels/upsampling.py.
 """
 
 import numpy as np
@@ -56,9 +56,7 @@ def upsample(x, factor=None, *, size=None, mode="nearest", align_corners=False):
     """
     positions, steps = resampled(x.shape[2:], factor, size)
     axes = zip(x.shape[2:], positions, steps, strict=True)
-    weights = [
-        interpolation(x, n, count, step, mode, align_corners) for n, count, step in axes
-    ]  # W, P × n, of each axis
+    weights = [interpolation(x, n, count, step, mode, align_corners) for n, count, step in axes]  # W of each axis
     y, vjp = combined(x, weights)
     return y, vjp
 

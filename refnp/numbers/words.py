@@ -2,19 +2,7 @@
 
 A page is written with NumPy's functions: `np.exp`, `@`, `.sum`, `np.where`. An array of another kind (`Rounded`,
 numbers of a finite field …) answers them itself: kinds.py. NumPy has no function for what stands here; a `word` is
-asked for in the same way.
-
-    constant, pi, root, logarithm     numbers of the formula: exact until they stand beside an array, then rounded once
-    peak, largest                     the largest element of each row: as a number to take off, and where it stands
-    arange, full                      the places on an axis; one number at every place
-    everywhere                        in the shape that others broadcast to
-    shares                            each element of a row over the sum of the row
-    nonzero                           x, and 1 in place of 0, for what is divided by
-    read_at, added_at                 the elements at given places, 0 at none; the adjoint, Σ of those of a place
-    einsum                            products summed over letters; in NumPy's an operand must not be empty
-    erf, erfc, normal_cdf             special functions
-    less_log1p, expm1_less            x − log(1 + x) and e^x − 1 − x, with all their digits
-    sinusoids                         sines and cosines at whole places, however far
+asked for in the same way. refnp/layers/__init__.py says in a line each what those are that a reader finds most.
 
 `x.real` decides between two forms of one function, and is never computed with; a comparison `x > 0` decides between two
 functions.

@@ -1,6 +1,9 @@
 """Operations opened: lines of pages and plain forms agree with what runs, within the bounds that judge frameworks."""
 
+import ast
 import inspect
+import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from refnp.layers import attention, cross_entropy, gaussian_nll, gelu, layer_nor
 from refnp.layers.attention import attention_with_weights
 from refnp.layers.set_convolution import Grid, eq, matern_32, matern_52
 from refnp.layers.softmax import log_softmax
+from tests.helpers import of_every
 
 
 def drawn(rng, *shape):
@@ -218,3 +222,34 @@ def test_grids_are_opened_too():
     y = Tensor(np.ones((1, 3, 1)), requires_grad=True)
     z = set_convolution(grid, np.zeros((1, 3, 1)), y, 0.5)
     assert opened(z.node, [z.data], None).difference <= 16 * np.finfo(float).eps * np.abs(z.data).max()
+
+
+PAGES = sorted(p for p in pathlib.Path(refnp.layers.__file__).parent.rglob("*.py") if "\n@page(" in p.read_text())
+
+
+@of_every(PAGES)
+def test_what_a_vjp_returns_stands_on_lines_of_its_own(path):
+    """So that each gradient has a name, a comment and a step of its own."""
+    tree = ast.parse(path.read_text())
+    vjps = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "vjp"]
+    for node in (node for vjp in vjps for node in ast.walk(vjp) if isinstance(node, ast.Return)):
+        returned = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+        bare = [one.operand if isinstance(one, ast.UnaryOp) else getattr(one, "value", one) for one in returned]
+        assert all(isinstance(one, (ast.Name, type(None))) for one in bare), ast.unparse(node)
+
+
+@of_every(PAGES)
+def test_words_that_are_not_those_of_numpy_are_explained_where_the_page_says(path):
+    """In the first lines of the package, but for functions that the field knows by these names."""
+    tree = ast.parse(path.read_text())
+    named = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module in ("refnp.numbers.words", "refnp.numbers.parts")
+        for alias in node.names
+    }
+    assert "Words: refnp.layers." in ast.get_docstring(tree)
+    assert named - IN_OTHER_WORDS <= set(re.findall(r"\w+", refnp.layers.__doc__))
+
+
+IN_OTHER_WORDS = {"erfc", "expm1_less", "less_log1p", "logarithm"}

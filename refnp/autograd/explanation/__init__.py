@@ -68,8 +68,8 @@ def explain(
 
     gradients: also the gradient of each line if that of the tensor is `cotangent` (1 for a scalar).
     expand: open operations into the lines of their pages, each with its code, its comment and its value, forward and,
-        with `gradients`, back; or into steps, where an operation is no page yet. True opens all, names ("attention",
-        or several) these alone. What drew random numbers stays closed.
+        with `gradients`, back; helpers' lines stand deeper, under the helper's name. True opens all pages, names
+        ("attention", or several) these alone. What drew random numbers stays closed.
     group: fold by modules, one line for each call of one, with its numbers in one row: True as deep as 30 lines allow,
         a number so many calls deep, or the module by whose attributes calls are named that no other surrounds.
     width: characters of a line; that of the terminal by default, 100 where the output is none.
@@ -242,7 +242,8 @@ class _Table:
         first = [line.replace(FIXED, " ") for line in textwrap.wrap(title, self.left, subsequent_indent="  ")]
         height = max(map(len, cells), default=0)
         space = self.left if height > len(first) else self.whole  # below the arrays there is the whole width
-        under = [line for note in notes for line in textwrap.wrap(note, space)]
+        indent = lambda note: "  " + note[: len(note) - len(note.lstrip())] if note[:1] == " " else ""
+        under = [line for note in notes for line in textwrap.wrap(note, space, subsequent_indent=indent(note))]
         self.rows.append((number, first + under + pictures, cells))
 
     def text(self, heading: str, titles: list[str]) -> list[str]:

@@ -102,7 +102,7 @@ def opened(node: Node, values: list[Array | None], bars: list[Array] | None) -> 
         pairs += [(gradients[k], _summed(own[k], arguments[k])) for k in gradients if own[k] is not None]
         agreement = [_agreement(number_of(a), np.asarray(b)) for a, b in pairs if b is not None]
     digits, differences, unlike, numbers = zip(*agreement, strict=True)
-    largest = max(_largest(line.value) for line in (*forward, *back) if line.value is not None)
+    largest = max((_largest(line.value) for line in (*forward, *back) if line.value is not None), default=0.0)
     indented = lambda line: "  " * line.depth + line.code
     steps = [Step(indented(line), line.value, None, line.comment) for line in forward]
     steps += [Step(indented(line), None, line.value, line.comment) for line in back]

@@ -20,7 +20,7 @@ import numpy as np
 from refnp.autograd.explanation.lines import equation_in
 from refnp.numbers.words import Constant
 
-SHAPES = re.compile(r"\(.*?\)(, \(.*?\))*( {3}|$)")  # at the beginning of a comment: they are shown as they are
+SHAPES = re.compile(r"^\(.*?\)(, \(.*?\))*( {3}|$)")  # at the beginning of a comment: they are shown as they are
 
 
 class PageLine(NamedTuple):
