@@ -45,7 +45,7 @@ def uniform(*shape: int, low: float, high: float) -> Draw:
     return lambda rng: rng.uniform(low, high, shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # equal if it is the same one: what it has tried has no hash
 class Layer:
     """A function of refnp, the same in `Rounded` numbers, and the same in other frameworks.
 

@@ -80,13 +80,19 @@ def made_cases(layer: Layer, listed: list[Case], takes: Callable[[str], bool] = 
     if not isinstance(declaration, Declaration) or layer.whole:
         return []
     known = known_of(layer, listed)
-    made = Maker(layer, declaration, takes).cases()
+    made = drawn_for(layer, declaration, frozenset(filter(takes, (*declaration.arguments, *declaration.options))))
     of_values = listed and not any(len(case.quantities) > 1 for case in listed)  # no gradient is judged of any
     floats = lambda inputs: () if of_values else tuple(name for name, x in inputs.items() if x.dtype.kind == "f")
     return [
         Case(layer, f"made: {said}", inputs, options, known, floats(inputs), made=True)
         for said, inputs, options in made
     ]
+
+
+@functools.cache
+def drawn_for(layer: Layer, declaration: Declaration, taken: frozenset[str]) -> list[tuple[str, dict, dict]]:
+    """What is particular to each case, its inputs and its options, for a function that takes these names; made once."""
+    return list(Maker(layer, declaration, taken).cases())
 
 
 def known_of(layer: Layer, listed: Iterable[Case]) -> tuple[KnownDefect, ...]:
@@ -105,8 +111,8 @@ def conventions_of_parts() -> dict[int, KnownDefect]:
 class Maker:
     """Makes the arguments of a layer's equation: inputs by place, and options, arrays among them, by name."""
 
-    def __init__(self, layer: Layer, declaration: Declaration, takes: Callable[[str], bool]):
-        self.layer, self.declaration, self.takes = layer, declaration, takes
+    def __init__(self, layer: Layer, declaration: Declaration, taken: frozenset[str]):
+        self.layer, self.declaration, self.taken = layer, declaration, taken
         parameters = inspect.signature(layer.equation).parameters.values()
         by_name = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
         self.required = {p.name for p in parameters if p.default is p.empty}
@@ -121,7 +127,7 @@ class Maker:
 
     def may_be(self, name: str) -> bool:
         """Whether an argument stands in cases: the function that is asked takes it, or it may not be left out."""
-        return self.takes(name) or name in self.required
+        return name in self.taken or name in self.required
 
     def shape_of(self, argument: Argument) -> Shape:
         """Of shapes that an argument may have, the first one that holds what it is here: inputs differentiate."""
@@ -145,7 +151,7 @@ class Maker:
             fronts = self.layer.tried.get("...", FRONTS if letters else OF_ELEMENTS)
             yield Factor("...", fronts, paired=bool(letters))
         for argument in taken:
-            if argument.optional and argument.name not in self.required and self.takes(argument.name):
+            if argument.optional and argument.name not in self.required and argument.name in self.taken:
                 harm = (*(f"NaN is hidden in {name}" for name in argument.hides), *(HARM if argument.hides else ()))
                 of = (*HIDDEN, *harm) if argument.shapes[0].kind == "boolean" else (True,)
                 yield Factor(argument.name, (False, *of), option=True)

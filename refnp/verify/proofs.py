@@ -65,23 +65,35 @@ class Row(NamedTuple):
 @functools.cache
 def pages() -> dict[str, list[Case]]:
     """The cases, listed and made, of every layer that is a page or made of pages; none larger than need be."""
-    listed: dict[str, list[Case]] = {}
+    asked = {name: cases_of_page(name) for name in listed()}
+    return {name: cases for name, cases in asked.items() if cases}
+
+
+@functools.cache
+def listed() -> dict[str, list[Case]]:
+    """The cases of these layers that are listed."""
+    found: dict[str, list[Case]] = {}
     for case in cases_to_ask():
         if form_of(case.layer) is not None and not case.layer.whole:
-            listed.setdefault(case.layer.name, []).append(case)
-    every = {name: [*cases, *made_cases(cases[0].layer, cases)] for name, cases in listed.items()}
+            found.setdefault(case.layer.name, []).append(case)
+    return found
 
-    def is_asked(case: Case) -> bool:
-        """Whether it is small enough, and asked for a gradient that is meant to be the derivative."""
-        other = getattr(case.layer.equation, "other_gradient", ())
-        arrays = case.problem("float64").arrays.values()
-        longest = max((n for a in arrays for n in a.shape), default=0)
-        small = sum(a.size for a in arrays) <= LARGEST and not (case.made and longest > LONGEST)
-        has_gradient = any(quantity.startswith("gradient of") for quantity in case.quantities)
-        return small and has_gradient and case.options.keys().isdisjoint(other)
 
-    asked = {name: list(filter(is_asked, cases)) for name, cases in every.items()}
-    return {name: cases for name, cases in asked.items() if cases}
+@functools.cache
+def cases_of_page(name: str) -> list[Case]:
+    """Those of one layer, listed and made, that are asked."""
+    cases = listed()[name]
+    return list(filter(is_asked, [*cases, *made_cases(cases[0].layer, cases)]))
+
+
+def is_asked(case: Case) -> bool:
+    """Whether it is small enough, and asked for a gradient that is meant to be the derivative."""
+    other = getattr(case.layer.equation, "other_gradient", ())
+    arrays = case.problem("float64").arrays.values()
+    longest = max((n for a in arrays for n in a.shape), default=0)
+    small = sum(a.size for a in arrays) <= LARGEST and not (case.made and longest > LONGEST)
+    has_gradient = any(quantity.startswith("gradient of") for quantity in case.quantities)
+    return small and has_gradient and case.options.keys().isdisjoint(other)
 
 
 def form_of(layer: Layer) -> Callable | None:

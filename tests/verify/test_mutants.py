@@ -32,6 +32,11 @@ OWN = {layer: [mutant for mutant in MUTANTS if layer in mutant.layers] for layer
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 EVERY = [(layer, mutant) for layer in LAYERS for mutant in OWN[layer]]
 PLANTED = EVERY if THOROUGH else list({mutant.says: (layer, mutant) for layer, mutant in EVERY}.values())
+LONG = () if THOROUGH else ("binary_cross_entropy", "categorical_kl", "cross_entropy", "multivariate_normal_log_prob")
+LONG_OF_TWO = (
+    () if THOROUGH else (*LONG, "batch_norm", "low_rank_normal_log_prob", "shaw_attention", "softcap_attention")
+)
+SHOWN = [one for i, one in enumerate(PLANTED) if one[0] in LONG and i % 3 != 1]  # which are not searched for
 SMALL = LAYERS if THOROUGH else [name for name in LAYERS if len(CASES[name][0].inputs) < 6]
 SOME = SMALL if THOROUGH else SMALL[::5]
 PAIRS = 1000 if THOROUGH else 1  # of each layer
@@ -72,9 +77,12 @@ def named(found):
 
 @pytest.mark.parametrize(("layer", "mutant"), PLANTED, ids=lambda x: getattr(x, "says", x))
 def test_a_planted_mutant_is_named(layer, mutant):
+    """Where a search takes seconds, each third of them; the others deviate."""
     answers, rows = judgement(layer, mutant.function, wide=not (mutant.narrow or THOROUGH))
     deviating = {(row.case, row.dtype, row.quantity) for row in rows if row.verdict == DEVIATES}
     assert deviating, "no case shows it"
+    if (layer, mutant) in SHOWN:
+        return
     found = causes(answers, rows)
     assert len(found) == 1
     assert mutant.says in (found[0].says, *found[0].others), found
@@ -103,7 +111,7 @@ def of_any(layer, names):
 def test_a_mistake_that_any_layer_may_make_is_named(layer):
     of, names = CASES[layer][0].layer, list(problems(layer)[0][0].arrays)
     known = list(of_any(of, names))
-    for mutant in known if THOROUGH else known[::2]:
+    for mutant in known if THOROUGH else known[::3]:
         answers, rows = judgement(layer, mutant.function)
         (found,) = causes(answers, rows)
         which = mutant.says if len(names) > 1 else mutant.says.replace("the gradients", f"the gradient of {names[0]}")
@@ -266,7 +274,7 @@ def some_pairs(layer):
     return list(itertools.islice((pairs[i] for i in order if pairs[i][0].together(pairs[i][1])), PAIRS))
 
 
-@pytest.mark.parametrize("layer", SOME)
+@pytest.mark.parametrize("layer", [name for name in SOME if name not in LONG_OF_TWO])
 def test_of_two_planted_mutants_one_is_named(layer):
     for one, other in some_pairs(layer):
         answers, rows = judgement(layer, one.together(other).function)
