@@ -11,7 +11,7 @@ walk back along the tape sums it over axes along which its argument was broadcas
     @part                             a helper, in whose place `refnp verify` may put what another framework computes
     @takes …, @explained, @of_several arguments checked, errors that name them, several results: no value changes
 
-    constant(c), root(c), pi          numbers of the formula, c, √c and π, rounded once, to the arrays' precision
+    constant(c), root(c), pi          numbers of the formula, c, √c and π, rounded once, by an array or `.like(array)`
     nonzero(x)                        x, and 1 where it is 0: for what is divided by
     peak(x), largest(x)               the maximum of each row, 0 for a row of −∞; where it stands, the first of equals
     shares(e)                         e_i / Σ_j e_j of each row

@@ -107,7 +107,7 @@ def attention_scores(query, key, bias=None, *, mask=None, scale=None, softcap=No
     scores, masked_vjp = masked(capped, bias, mask)  # (..., N, M)   plus the bias, −∞ where hidden
 
     def vjp(scores_bar):
-        capped_bar, bias_bar = masked_vjp(scores_bar)  # (..., N, M)   S̄, 0 where hidden
+        capped_bar, bias_bar = masked_vjp(scores_bar)  # (..., N, M)   S̄; 0 where hidden
         scaled_bar = slope * capped_bar  # (..., N, M)
         products_bar = scale * scaled_bar  # (..., N, M)   of Q Kᵀ
         query_bar, key_bar = products_bar @ key, products_bar.mT @ query  # (..., N, d), (..., M, d)
@@ -192,13 +192,13 @@ def weights_vjp(weights, weights_bar, output, output_bar):
 @part
 def dropout_map(dropout, rng, query, key, value):
     """A ↦ A ∘ D, a linear map: D is 0 with probability p, else 1/(1 − p); A itself without a generator."""
-    kept = None
-    if rng is not None and dropout:
-        shape = kernels.shape_of_scores(query, key, value)
-        kept = kernels.all_factors(kernels.dropout_factors(dropout, rng, shape, np.dtype(float)), shape) > 0  # D > 0
+    if rng is None or not dropout:
+        return lambda weights: weights
+    shape = kernels.shape_of_scores(query, key, value)
+    kept = kernels.all_factors(kernels.dropout_factors(dropout, rng, shape, np.dtype(float)), shape) > 0  # D > 0
 
     def drop(weights):
-        return weights if kept is None else np.where(kept, weights / (1 - constant(dropout)), 0)
+        return np.where(kept, weights / (1 - constant(dropout)), 0)
 
     return drop
 

@@ -74,9 +74,9 @@ def cross_entropy(
     epsilon, classes, of_classes = constant(label_smoothing), logits.shape[-1], targets.ndim < logits.ndim
     if of_classes:
         hit = targets[..., None] == arange(classes)  # (..., V)
-        present = targets != ignore_index  # (...)
+        present = targets != ignore_index  # (...)   which rows count
         own, other = smoothed(classes, epsilon, smoothing)  # q_y, and q_c of every other class
-        q = np.where(hit, own.like(logits), other.like(logits))  # (..., V)
+        q = np.where(hit, own.like(logits), other.like(logits))  # (..., V)   rounded as logits are
         q = np.where(~hit & (arange(classes) == ignore_index), 0, q) if smoothing == "without_pad" else q
         count = np.where(hit & present[..., None], weights, 0).sum()
     else:

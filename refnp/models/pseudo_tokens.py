@@ -69,11 +69,7 @@ class PseudoTokens(ReadOff):
     pseudo_tokens: K, how many there are.
     form: "induced", where the context attends to the pseudo-tokens too, or "perceiver", where these attend to each
         other. LBANP of Feng et al. (2023) is the second.
-    features, heads, hidden: the width D of a token, the heads of its attention, the hidden units of feed-forward
-        networks and of the MLP that reads off μ and σ.
-    layers: the number of layers.
-    embedding_depth: the number of linear maps of the MLP that embeds tokens, relu between them.
-    flagged: which tokens have 1 in the place of the flag, those of the "context" or of the "targets".
+    features, heads, hidden, layers, embedding_depth, flagged: those of `TETNP` (refnp/models/te_tnp.py).
     last_spread: the last layer too has what gives the context back what pseudo-tokens know, which nothing uses; stored
         for the code of TE-TNP, which has it.
     norm: "pre" or "post", LayerNorm before or after a sub-layer.

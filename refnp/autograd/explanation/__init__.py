@@ -205,7 +205,8 @@ def _text(
                 notes = [step.comment] if step.comment else []
                 given = step.gradient if step.value is None else step.value
                 if given is None:
-                    table.add("", "", [" ".join([step.equation, *notes])], [], [None, None][:columns])
+                    beside = " " if step.equation.endswith(":") else GAP
+                    table.add("", "", [beside.join([step.equation, *notes])], [], [None, None][:columns])
                     continue
                 title, both = f"{step.equation} {_shape(given.shape)}", [step.value, step.gradient]
                 table.add(f"{line.number}{next(letters)}", title, notes, [], both[:columns])

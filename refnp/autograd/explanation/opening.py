@@ -20,7 +20,7 @@ class Step(NamedTuple):
     """A step of an operation; `gradient` is None for a constant, or where none is asked for.
 
     It is a line of the code of a page, with its comment: forward with a value, in the VJP with a gradient. It has
-    neither where it is the name of a helper in front of its lines, or a line in front of its several results.
+    neither where a `PageLine` has no value.
     """
 
     equation: str

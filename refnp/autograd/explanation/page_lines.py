@@ -26,7 +26,8 @@ SHAPES = re.compile(r"^\(.*?\)(, \(.*?\))*( {3}|$)")  # at the beginning of a co
 class PageLine(NamedTuple):
     """Code, its comment without shapes, what it gave, and how deep in calls of helpers it stands.
 
-    The value is None for the name of a helper in front of its lines, and for a line in front of its several results.
+    The value is None for the name of a helper in front of its lines, for a line in front of its several results, and
+    for what a helper hands back: that stands at the line that takes it.
     """
 
     code: str
@@ -113,7 +114,12 @@ def run_traced(function: Callable, arguments: tuple, options: dict) -> tuple[lis
     finally:
         sys.settrace(before)
     with_lines = {frame for (frame, line), lines in found.items() if line and lines}
-    return [one for (frame, line), lines in found.items() if line or frame in with_lines for one in lines], returned
+    steps = [one for (frame, line), lines in found.items() if line or frame in with_lines for one in lines]
+    taken: dict[int, int] = {}  # where what a helper hands back stands, and how deep: at the line that takes it
+    for i, step in reversed([*enumerate(steps)]):
+        if taken.setdefault(id(step.value), step.depth) < step.depth and step.code.startswith("return "):
+            steps[i] = step._replace(value=None)
+    return steps, returned
 
 
 def number_of(value: Any) -> Any:
