@@ -183,6 +183,12 @@ def test_a_gradient_that_is_rounding_alone_is_called_so():
     found = opened(o.node, [o.data], [np.random.default_rng(0).normal(size=o.shape)])
     assert found.digits in (0, 15)
     assert found.difference <= 1e-15
+    said = found._replace(digits=0, difference=3e-17, largest=1.5).notes("4")
+    assert said[1:] == [
+        "they differ by up to 3.0e-17, beside numbers up to 1.5e+00 in the steps",
+        "that may be their rounding, or the line is a kernel's, which keeps promises that its page does not make: "
+        "refnp.plain",
+    ]
 
 
 def test_every_array_that_a_line_names_is_a_step_and_helpers_are_named():

@@ -59,7 +59,8 @@ class Opened(NamedTuple):
             by, beside = f"{self.difference:.1e}", f"{self.largest:.1e}"
             notes.append(f"they differ by up to {by}, beside numbers up to {beside} in the steps")
         if self.kernel and (self.unlike or self.digits < FEW):
-            notes.append("the line may be a kernel's, which keeps promises that its page does not make: refnp.plain")
+            may = "the line may be" if self.unlike else "that may be their rounding, or the line is"
+            notes.append(f"{may} a kernel's, which keeps promises that its page does not make: refnp.plain")
         if self.hidden:
             notes.append(f"{self.hidden} numbers that a mask hides, or that are not finite, are 0 or 1 in these steps")
         return notes
