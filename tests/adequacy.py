@@ -64,7 +64,8 @@ class Asked:
     @cached_property
     def maker(self) -> Maker:
         """What draws cases."""
-        return Maker(self.layer, self.layer.function.takes, lambda name: True)
+        takes = self.layer.function.takes
+        return Maker(self.layer, takes, frozenset({*takes.arguments, *takes.options}))
 
     @cached_property
     def asked(self) -> list[tuple[str, Values, np.ndarray, np.ndarray]]:
