@@ -37,7 +37,6 @@ SHORTEST = 1 << 19  # bytes
 # had 2²⁰ multiplications of a matrix product or more, .6 to 2 with half as many, 1 to 2 with a sixth.
 MULTIPLICATIONS = 2  # of a matrix product; they count as one byte
 CHAIN = 1024  # terms that einsum may add up in its eight or more parallel chains
-BLAS_TYPES = "fdFD"  # types of which NumPy gives matrix products to the BLAS
 
 
 def _cores() -> int:
@@ -291,16 +290,3 @@ def row_dot(x: Array, y: Array) -> Array:
     if x.shape[-1] > CHAIN:
         return (x * y).sum(-1, keepdims=True)
     return sum_of_products("ij,ij->i" if y.ndim > 1 else "ij,j->i", x, in_order(y))[:, None]
-
-
-def column_sum(x: Array) -> Array:
-    """Σ_i x_ij for each column, (R, n) → (n,). A product of the BLAS takes a third of the time of einsum."""
-    return ones(len(x), x.dtype) @ x if x.dtype.char in BLAS_TYPES else sum_of_products("ij->j", x)
-
-
-@functools.lru_cache
-def ones(count: int, dtype: np.dtype) -> Array:
-    """So many ones, read-only, to sum by a product of the BLAS."""
-    array = np.ones(count, dtype)
-    array.flags.writeable = False
-    return array

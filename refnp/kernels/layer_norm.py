@@ -7,8 +7,9 @@ refnp/layers/group_norm.py, which has `standardized` from here.
 
 import numpy as np
 
-from refnp.kernels.blocks import column_sum, result_block, row_dot, row_sum, rowwise
+from refnp.kernels.blocks import result_block, row_dot, row_sum, rowwise
 from refnp.numbers.arrays import floating
+from refnp.numbers.summation import column_sum
 
 
 @rowwise

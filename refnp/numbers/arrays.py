@@ -2,11 +2,13 @@
 
 import functools
 import itertools
+import math
 from typing import Any
 
 import numpy as np
 
 from refnp.numbers.duals import Array, as_array
+from refnp.numbers.summation import column_sum
 
 
 def floating(x: Any) -> Array:
@@ -45,19 +47,25 @@ def copy_in_place_of(x: Array) -> Array:
 def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
     """Sum over the axes that broadcasting `shape` to `array.shape` repeated: the adjoint of broadcasting.
 
-    In C order, since the bits of a NumPy sum depend on how its array lies in memory.
+    In C order, since the bits of a NumPy sum depend on how its array lies in memory. Over the axes in front of a row,
+    as a bias is added to every row, it is a product of the BLAS.
     """
     array = as_array(array)
     extra = array.ndim - len(shape)
     if array.shape == shape or extra < 0:
         return array
+    array = as_array(array, order="C")
+    if shape and array.shape[extra:] == shape and type(array) is np.ndarray and array.dtype.char in "fd":
+        return column_sum(array.reshape(math.prod(array.shape[:extra]), math.prod(shape))).reshape(shape)
     repeated = tuple(extra + i for i, n in enumerate(shape) if n != array.shape[extra + i] and n == 1)
-    array = as_array(array, order="C").sum(tuple(range(extra)) + repeated, keepdims=True)
+    array = array.sum(tuple(range(extra)) + repeated, keepdims=True)
     return array.reshape(array.shape[extra:])
 
 
 def broadcast_shapes(*shapes: tuple) -> tuple:
     """As numpy.broadcast_shapes; lengths may also be letters, each of which stands beside itself or 1."""
+    if shapes and shapes.count(shapes[0]) == len(shapes):
+        return shapes[0]
     if all(isinstance(n, (int, np.integer)) for shape in shapes for n in shape):
         return np.broadcast_shapes(*shapes)
     found: list[Any] = []

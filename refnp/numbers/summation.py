@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray
+BLAS_TYPES = "fdFD"  # types of which NumPy gives matrix products to the BLAS
 MATRICES = "...nd,...dm->...nm"
 LARGE = 1 << 20  # products, from which on two more passes over the factors cost less than they save
 
@@ -22,6 +23,11 @@ def sum_of_products(subscripts: str, *operands: Array, optimize: bool = False) -
         if not operand.size:
             return _sum_of_nothing(subscripts, operands)
     return np.einsum(subscripts, *operands, optimize=optimize)
+
+
+def column_sum(x: Array) -> Array:
+    """Σ_i x_ij for each column, (R, n) → (n,). A product of the BLAS takes a third of the time of einsum."""
+    return np.ones(len(x), x.dtype) @ x if x.dtype.char in BLAS_TYPES else sum_of_products("ij->j", x)
 
 
 def most_of_products(subscripts: str, x: Array, y: Array) -> Any:
