@@ -73,6 +73,25 @@ def test_arrays_that_do_not_fit_are_refused_by_name(name):
 
 
 @every
+def test_what_is_remembered_is_what_a_check_says(name):
+    """With another length in a call, after others that fitted: 1, 0, or one that no call had."""
+    declaration = declared.every()[name].takes
+
+    def message(ask, *arguments):
+        try:
+            ask(*arguments)
+        except (TypeError, ValueError) as error:
+            return str(error)
+
+    for drawn in calls(name) if not declaration.numbered else ():
+        for n, axis in ((n, axis) for n, array in drawn.arrays.items() for axis in range(array.ndim)):
+            for length in (11, 1, 0):
+                shape = [length if k == axis else m for k, m in enumerate(drawn.arrays[n].shape)]
+                given = drawn.arrays | {n: np.resize(drawn.arrays[n], shape)} | drawn.options
+                assert message(declaration.fitted, (), {**given}) == message(declaration.check, given)
+
+
+@every
 def test_options_outside_their_domain_are_refused_by_name(name):
     function = declared.every()[name]
     drawn = next(calls(name))

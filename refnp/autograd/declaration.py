@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.errors import OutOfRangeError, shown
+from refnp.autograd.errors import ACCIDENTS, OutOfRangeError, explain, shown
 from refnp.autograd.notation import ARGUMENT, KINDS, SHAPE, Argument, Option, Several, Shape, is_listed
 from refnp.autograd.requirements import Requirement
 from refnp.autograd.tensor import Tensor
@@ -70,7 +70,7 @@ class Declaration:
         self._forms: dict[str, Callable] = forms
         self._forms_by_place = [self._forms.get(name) for name in self.places]
         self.checked: Callable | None = None  # the function with its checks, of which a primitive takes the place
-        self._fitted: dict[Any, tuple[list, dict, dict]] = {}
+        self._fitted: dict[tuple, Callable] = {}
         free = [[(shape.kind, shape.batch, shape.axes) for shape in a.shapes] for a in self.arguments.values()]
         self.takes_any_array = free == [[("", True, ())]]  # whose elements are for themselves
         every = [shape for form in self.forms for argument in form.values() for shape in argument.shapes]
@@ -80,6 +80,11 @@ class Declaration:
         self.attributes = sorted(word for word in words if len(word) > 1 and word.isidentifier())
         self.needs = [Requirement.of(need, {*parameters, *letters}) for need in filter(None, needs.split(";"))]
         self.numbered = [argument for argument in self.arguments.values() if argument.below]
+        others = letters & {*options, *(name for need in self.needs for name in need.names)}
+        is_compared = self.numbered or self.attributes or others or any("·" in a for shape in every for a in shape.axes)
+        self._is_about_equality = not is_compared  # of lengths to each other, and to those up to `_named`
+        numbers = [int(letter) for letter in letters if letter.isdigit()]
+        self._named = max([1, *numbers, *(n for shape in every for n in shape.least.values())])
 
     @property
     def shapes(self) -> str:
@@ -97,42 +102,77 @@ class Declaration:
 
         What was found to fit is remembered, so that later calls with such shapes and options cost little.
         """
-        if not PLAIN.isdisjoint(map(type, arguments[: self._bare])):
-            arguments = self._in_arrays(arguments)
         for name in self.by_name:
             option = options.get(name)
             if option is not None and not hasattr(option, "dtype"):
                 options[name] = np.asarray(option)
-        forms = [
-            (a.shape, a.dtype.kind) if form is shape_and_kind and type(a) is np.ndarray else form(a)
-            for form, a in zip(self._forms_by_place, arguments, strict=False)
-            if form is not None
-        ]
-        own = (form_of_option(getattr(arguments[0], name, None)) for name in self.attributes if arguments)
-        key = (*forms, *own, *((name, self._forms[name](of)) for name, of in options.items() if name in self._forms))
-        fitted = self._fitted.get(key)
-        if fitted is None:
-            given = {**dict(zip(self.places, arguments, strict=False)), **options}
+        key: list[Any] = []
+        for form, a in zip(self._forms_by_place, arguments, strict=False):
+            if form is form_of_option:
+                key += type(a), form_of_option(a)
+            elif type(a) is np.ndarray:
+                key += a.shape, a.dtype
+            elif form is not None:
+                key += type(a), form(a)
+        for name, of in options.items():
+            if type(of) in REMEMBERED_KINDS:
+                key += name, type(of), of
+            elif name in self._forms:
+                key += name, type(of), self._forms[name](of)
+        for name in self.attributes if arguments else ():
+            own = getattr(arguments[0], name, None)
+            key += type(own), form_of_option(own)
+        change = self._fitted.get(tuple(key))
+        if change is None:
+            change = self._found_to_fit(tuple(key), arguments, options)
+        return change(arguments, options)
+
+    def _found_to_fit(self, key: tuple, arguments: tuple, options: dict[str, Any]) -> Callable:
+        """What `fitted` does to a call with such shapes, types and options, and to all that are like it."""
+        alike = self._alike(key)
+        change = self._fitted.get(alike)
+        if change is None:
+            listed = not PLAIN.isdisjoint(map(type, arguments[: self._bare]))
+            arrays = self._in_arrays(arguments) if listed else arguments
+            given = {**dict(zip(self.places, arrays, strict=False)), **options}
             if not self.required <= given.keys():
-                return arguments  # Python says best which argument is missing
-            tuples, below = self.check(given)
-            by_place = self.places[: len(arguments)]
-            placed = [(i, tuples[name]) for i, name in enumerate(by_place) if name in tuples]
-            fitted = placed, {name: of for name, of in tuples.items() if name not in by_place}, below
-            if len(self._fitted) >= REMEMBERED:
-                self._fitted.clear()
-            self._fitted[key] = fitted
-        placed, named, below = fitted
-        if below:
-            for argument in self.numbered:
-                if argument.below in below:
-                    at_its_place = (a for i, a in enumerate(arguments) if self.by_place.get(i) is argument)
-                    values = next(at_its_place, options.get(argument.name))
-                    self._refuse_numbers(argument, values, below[argument.below], arguments, options)
-        options.update(named)
-        for i, value in placed:
-            arguments = (*arguments[:i], value, *arguments[i + 1 :])
-        return arguments
+                return self._change(listed, [], {}, [])  # Python says best which argument is missing
+            change = self._change(listed, self.places[: len(arguments)], *self.check(given))
+        if len(self._fitted) >= REMEMBERED:
+            self._fitted.clear()
+        self._fitted[key] = self._fitted[alike] = change
+        return change
+
+    def _alike(self, key: tuple) -> tuple:
+        """What all calls have in common in which the same lengths are equal, if a check depends on nothing else."""
+        if not self._is_about_equality:
+            return key
+        numbers: dict[Any, int] = {}
+
+        def of(part: Any) -> Any:
+            if type(part) is tuple:
+                return tuple(map(of, part))
+            return numbers.setdefault(part, ~len(numbers)) if type(part) is int and part > self._named else part
+
+        return tuple(of(part) if type(part) is tuple else part for part in key)
+
+    def _change(self, listed: bool, places: list[str], tuples: dict[str, tuple], below: list) -> Callable:
+        """What `fitted` does to a call: arrays in place of lists, the tuples that `check` found, numbers checked."""
+        numbered = [(a, places.index(a.name) if a.name in places else a.name, bound) for a, bound in below]
+        placed = [(i, tuples[name]) for i, name in enumerate(places) if name in tuples]
+        named = {name: of for name, of in tuples.items() if name not in places}
+
+        def changed(arguments: tuple, options: dict[str, Any]) -> tuple:
+            arguments = self._in_arrays(arguments) if listed else arguments
+            for argument, place, bound in numbered:
+                values = arguments[place] if isinstance(place, int) else options.get(place)
+                self._refuse_numbers(argument, values, bound, arguments, options)
+            options.update(named)
+            for i, value in placed:
+                arguments = (*arguments[:i], value, *arguments[i + 1 :])
+            return arguments
+
+        return changed if listed or tuples or below else lambda arguments, _: arguments
 
     def _in_arrays(self, given: tuple) -> tuple:
         """Lists as arrays; Python numbers, which have no precision of their own, as arrays in that of the others.
@@ -166,8 +206,8 @@ class Declaration:
                 f"{self.name}: {argument.name} holds {values[wrong].flat[0]} at {at}, and {said}; {must}"
             )
 
-    def check(self, given: Mapping[str, Any]) -> tuple[dict[str, tuple], dict[str, Any]]:
-        """What options become of which there may be several, and lengths that numbers are below, and who has them.
+    def check(self, given: Mapping[str, Any]) -> tuple[dict[str, tuple], list[tuple[Argument, tuple]]]:
+        """What options become of which there may be several; arrays, the lengths their numbers are below, and of what.
 
         TypeError or ValueError that names what does not fit.
         """
@@ -194,8 +234,8 @@ class Declaration:
                 raise ValueError(f"{self.name}: {option.name} is {value}; {must}")
         for need in self.needs:
             need.check(self.name, {**sizes, **values}, fit.owners, fit.held)
-        known = [argument.below for argument in self.numbered if argument.below in sizes]
-        below = {letter: (sizes[letter], fit.said(letter, sizes[letter])) for letter in known}
+        known = [(argument, argument.below) for argument in self.numbered if argument.below in sizes]
+        below = [(argument, (sizes[letter], fit.said(letter, sizes[letter]))) for argument, letter in known]
         return {option.name: values[option.name] for option in self.several}, below
 
     def sizes(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,11 +252,12 @@ class Declaration:
 
 
 def form_of_option(value: Any) -> Any:
-    """What is remembered of an option: itself, with its type, for True is equal to 1; or what nothing is equal to."""
-    kind = type(value)
-    if kind in REMEMBERED_KINDS:
-        return kind, value
-    return repr(value) if kind in (tuple, list) else object()
+    """What is remembered of an option beside its type: of a function or a generator nothing; or what equals nothing."""
+    if type(value) in REMEMBERED_KINDS or isinstance(value, np.generic):
+        return value
+    if callable(value) or isinstance(value, np.random.Generator):
+        return None
+    return repr(value) if type(value) in (tuple, list) else object()
 
 
 def shape_and_kind(value: Any) -> Any:
@@ -402,7 +443,8 @@ class Fit:
 def takes(text: str, **options: str) -> Callable[[F], F]:
     """Declare what a function takes, and check every call; the function's `takes` is the Declaration.
 
-    An option that holds an array becomes one, and one of which there may be several a tuple.
+    An option that holds an array becomes one, and one of which there may be several a tuple. Accidents inside are
+    `explained`.
     Of a class its constructor is meant. Raises ValueError for a declaration that cannot be read.
     """
 
@@ -417,8 +459,13 @@ def takes(text: str, **options: str) -> Callable[[F], F]:
 
         @functools.wraps(function)
         def fitting(*arguments: Any, **options: Any) -> Any:
-            arguments = declaration.fitted(arguments, options)
-            return function(*arguments, **options)
+            given = options.copy()
+            try:
+                return function(*declaration.fitted(arguments, given), **given)
+            except ACCIDENTS as error:
+                if not str(error).startswith(f"{declaration.name}: "):
+                    explain(function, arguments, options, error)
+                raise
 
         fitting.takes = declaration  # type: ignore[attr-defined]
         declaration.checked = fitting

@@ -163,7 +163,6 @@ def diagonal(x, offset=0):
     return x[index], lambda y_bar: (put_back(y_bar, index, x.shape),)
 
 
-@explained
 @takes("x (N) or (..., N, M) → (N + |k|, N + |k|) or (..., length)", offset="whole")
 def diag(x: ArrayLike, offset: int = 0) -> Array | Tensor:
     """The matrix with x on its k-th diagonal, k = `offset`, and 0 elsewhere; of a matrix that diagonal: numpy.diag.

@@ -34,7 +34,7 @@ from refnp.autograd.primitives import Operation, primitive
 from refnp.kernels.blocks import in_float32
 from refnp.numbers.arrays import axes_last, in_order, normalize_axes
 from refnp.numbers.duals import Array, Dual
-from refnp.numbers.kinds import kind_of
+from refnp.numbers.kinds import Kind, kind_of
 from refnp.numbers.parts import Parts, part, with_parts
 
 
@@ -112,25 +112,24 @@ def page(
         else:
             fast = kernel and of_each_axis(kernel, declaration, fitted=True)
 
-        def chosen(*arrays: Any, **given: Any) -> tuple:
-            found = None
-            if fast is not None and (of_every_array or are_floats(arrays)):
-                if getattr(arrays[0], "dtype", FLOAT).char == "e" and are_halves(arrays):
-                    found = in_float32(fast, *arrays, **given)
-                else:
-                    found = fast(*arrays, **given)
+        def by_kernel(*arrays: Any, **given: Any) -> tuple:
+            halves = getattr(arrays[0], "dtype", FLOAT).char == "e" and are_halves(arrays)
+            found = in_float32(fast, *arrays, **given) if halves else fast(*arrays, **given)  # type: ignore
             return on_arrays(*arrays, **given) if found is None else found
 
-        apart = chosen if around is None else around(chosen)
+        fast_apart, page_apart = (one if around is None else around(one) for one in (by_kernel, on_arrays))
 
         @functools.wraps(form)
         def rule(*arrays: Any, **given: Any) -> tuple:
-            own = kind_of(arrays) is not None
+            floats = are_floats(arrays)
+            own = not floats and kind_of(arrays) is not None
             if held and not own:
                 refuse_numbers(declaration, held, arrays, given)
             if check is not None:
                 check(*arrays, **given)
-            return (form if own else on_arrays if _plain.get() else apart)(*arrays, **given)
+            if own or _plain.get():
+                return (form if own else on_arrays)(*arrays, **given)
+            return (fast_apart if fast and (floats or of_every_array) else page_apart)(*arrays, **given)
 
         operation: Any = primitive(takes(text, **options)(rule))
         operation.page, operation.kernel, operation.around = form, fast, around
@@ -156,9 +155,15 @@ def refuse_numbers(declaration: Declaration, held: dict, arrays: tuple, options:
 
 
 def are_floats(arguments: tuple) -> bool:
-    """Whether no array is of complex numbers or longdouble, nor of dual numbers."""
-    for argument in arguments:
-        if isinstance(argument, Dual) or getattr(argument, "dtype", FLOAT).char in WITHOUT_KERNEL:
+    """Whether no array is of complex numbers or longdouble, nor of dual numbers or another kind."""
+    for a in arguments:
+        if a.__class__ is np.ndarray:
+            if a.dtype.char in WITHOUT_KERNEL:
+                return False
+        elif isinstance(a, (list, tuple)):
+            if kind_of(a) is not None:
+                return False
+        elif isinstance(a, (Dual, Kind)) or getattr(a, "dtype", FLOAT).char in WITHOUT_KERNEL:
             return False
     return True
 

@@ -33,7 +33,7 @@ import numpy as np
 
 from refnp.autograd.analytic import refuse_what_is_not
 from refnp.autograd.errors import refuse
-from refnp.autograd.tensor import Array, Node, NoTensor, Tensor, is_recording, is_stepping, off_tape, result
+from refnp.autograd.tensor import Array, Node, NoTensor, Tensor, is_stepping, off_tape, recording, result
 from refnp.numbers import duals
 from refnp.numbers.duals import Dual, as_array
 from refnp.numbers.kinds import Kind
@@ -84,17 +84,21 @@ def primitive(function: Callable) -> Operation:
 
     declaration = getattr(function, "takes", None)
     declaration = declaration if getattr(declaration, "checked", None) is function else None
-    rule = function if declaration is None else function.__wrapped__  # type: ignore[attr-defined]
-    draws = "rng" in inspect.signature(function).parameters
+    formula = function if declaration is None else function.__wrapped__  # type: ignore[attr-defined]
+    names = [*inspect.signature(function).parameters]
+    rng_place = names.index("rng") if "rng" in names else None
+    is_special = foreign or declaration is not None or rng_place is not None
 
     @functools.wraps(function)
     def operation(*arguments: Any, **options: Any) -> Any:
         if options:
             arguments = _by_position(arguments, options, defaults)
             for name, option in options.items():
+                if option.__class__ in PLAIN:
+                    continue
                 if isinstance(option, Tensor):
                     raise TypeError(f"{function.__name__}: {name} is an option, not an array; no Tensor fits there")
-                if option.__class__ not in PLAIN and hasattr(option, "__array__"):
+                if hasattr(option, "__array__"):
                     options[name] = received(option, function.__name__, name)
         any_tensor = needs_gradient = False
         arrays: list[Any] = []
@@ -108,23 +112,23 @@ def primitive(function: Callable) -> Operation:
                     arrays.append(argument)
                 else:
                     arrays.append(received(argument, function.__name__, len(arrays), [*defaults]))
-            if foreign:
-                arrays = [read_only(array) for array in arrays]
-            given = options
-            if declaration is not None:
-                given = options.copy()
-                arrays = declaration.fitted(tuple(arrays), given)
+            given, rule = options, formula
+            if is_special:
+                if foreign:
+                    arrays = [read_only(array) for array in arrays]
+                if declaration is not None:
+                    given = options.copy()
+                    arrays = declaration.fitted(tuple(arrays), given)
+                if rng_place is not None and (given.get("rng") is not None or len(arrays) > rng_place):
+                    rule = functools.partial(drawing_once, formula)
             try:
-                if draws and any(isinstance(each, np.random.Generator) for each in (*arrays, *given.values())):
-                    value, vjp = drawing_once(rule, arrays, given)
-                else:
-                    value, vjp = rule(*arrays, **given) if given else rule(*arrays)
+                value, vjp = rule(*arrays, **given) if given else rule(*arrays)
             except (FloatingPointError, RuntimeWarning) as raised:
-                value, vjp = without_flags(rule, arrays, given, raised)
+                value, vjp = without_flags(formula, arrays, given, raised)
             if foreign:
                 value = tuple(map(copied, value)) if isinstance(value, tuple) else copied(value)
                 if is_stepping():
-                    refuse_what_is_not(function, arrays, given, value, vjp, needs_gradient and is_recording())
+                    refuse_what_is_not(function, arrays, given, value, vjp, needs_gradient and recording.get())
                 vjp = owning(function.__name__, vjp, arguments, len(defaults))
         except (AttributeError, OverflowError, RuntimeError, TypeError, ValueError) as error:
             refuse(function, arguments, options, error)
@@ -136,7 +140,7 @@ def primitive(function: Callable) -> Operation:
                 refuse(function, arguments, options)
             if not any_tensor:
                 return value
-            if not (needs_gradient and is_recording()):
+            if not (needs_gradient and recording.get()):
                 return result(value)
             if off_tape.modules:
                 off_tape.refuse(function.__name__, arguments)
@@ -148,7 +152,7 @@ def primitive(function: Callable) -> Operation:
         several = isinstance(value, tuple)
         values = [as_array(v) for v in value] if several else [as_array(value)]
         node = None
-        if needs_gradient and is_recording():
+        if needs_gradient and recording.get():
             outputs = tuple((v.shape, v.dtype) for v in values)
             node = Node(operation, arguments, options, vjp, outputs)
         if several:
@@ -182,14 +186,15 @@ def received(given: Any, function: str, place: int | str, names: Sequence[str] =
         raise TypeError(f"{function}: {name} is a {kind}, which gives no array: {why}") from wrong
 
 
-def drawing_once(rule: Callable, arrays: list, options: dict) -> Any:
+def drawing_once(rule: Callable, /, *arrays: Any, **options: Any) -> Any:
     """(value, vjp), with the generator as it was where NumPy is told to raise: `without_flags` asks once more."""
-    rng = next(given for given in (*arrays, *options.values()) if isinstance(given, np.random.Generator))
-    before = rng.bit_generator.state
+    generators = [given for given in (*arrays, *options.values()) if isinstance(given, np.random.Generator)]
+    before = [rng.bit_generator.state for rng in generators]
     try:
         return rule(*arrays, **options)
     except (FloatingPointError, RuntimeWarning):
-        rng.bit_generator.state = before
+        for rng, state in zip(generators, before, strict=True):
+            rng.bit_generator.state = state
         raise
 
 
@@ -218,9 +223,9 @@ def _are_numbers(value: Any) -> bool:
 
 def _by_position(arguments: tuple, options: dict, defaults: dict) -> tuple:
     """Move array arguments that were passed by name to their places, filling gaps with defaults."""
-    given = defaults.keys() & options.keys()
-    if not given or len(arguments) > len(defaults):
+    if defaults.keys().isdisjoint(options) or len(arguments) > len(defaults):
         return arguments
+    given = defaults.keys() & options.keys()
     places, names = list(arguments), list(defaults)
     for name in names[len(places) : max(map(names.index, given)) + 1]:
         if name in options:

@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike
 from refnp.numbers.kinds import Kind
 
 _steps = itertools.count()
-_recording = contextvars.ContextVar("recording", default=True)
+recording = contextvars.ContextVar("recording", default=True)
 _differentiated = contextvars.ContextVar("differentiated", default=False)
 _stepping = contextvars.ContextVar["Step | None"]("stepping", default=None)
 _call = contextvars.ContextVar["Call | None"]("call", default=None)
@@ -34,20 +34,20 @@ def no_grad() -> Iterator[None]:
 
     A derivative that is asked for inside (grad, vjp and the like) records what it needs by itself.
     """
-    token = _recording.set(False)
+    token = recording.set(False)
     try:
         yield
     finally:
-        _recording.reset(token)
+        recording.reset(token)
 
 
 def recorded(function: Callable, *arguments: Any) -> Any:
     """function(*arguments), with the tape written, inside `no_grad` too."""
-    tokens = _recording.set(True), _differentiated.set(True)
+    tokens = recording.set(True), _differentiated.set(True)
     try:
         return function(*arguments)
     finally:
-        _recording.reset(tokens[0])
+        recording.reset(tokens[0])
         _differentiated.reset(tokens[1])
 
 
@@ -70,7 +70,7 @@ def stepping() -> Iterator[Step]:
 
 def is_recording() -> bool:
     """True outside `no_grad`."""
-    return _recording.get()
+    return recording.get()
 
 
 def is_stepping() -> bool:
@@ -114,19 +114,27 @@ off_tape = OffTape()
 
 
 class Call:
-    """A call of a module that writes on the tape, and the call around it: nodes say in which one they were made."""
+    """A call of a module that writes on the tape, and the call around it: nodes say in which one they were made.
 
-    __slots__ = ("inside", "module", "token")
+    In the outermost an underflow is no error, whatever NumPy is told to raise, nor in those inside.
+    """
+
+    __slots__ = ("flags", "inside", "module", "token")
 
     def __init__(self, module: Any):
         self.module = module
         self.inside: Call | None = _call.get()
+        self.flags = np.errstate(under="ignore") if self.inside is None else None
 
     def __enter__(self) -> None:
+        if self.flags is not None:
+            self.flags.__enter__()
         self.token = _call.set(self)
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         _call.reset(self.token)
+        if self.flags is not None:
+            self.flags.__exit__(*error)
 
 
 class Node:
@@ -207,7 +215,7 @@ class Tensor:
     def _number(self, way: str) -> Any:
         """The only element; TypeError if its history would be lost: if it is on a tape that was not used yet."""
         on_tape = self.requires_grad and (self.node is None or self.node.vjp is not None)
-        if on_tape and _recording.get():
+        if on_tape and recording.get():
             raise TypeError(
                 f"{way} of a Tensor that a gradient is recorded for gives a number without history; compute with "
                 "refnp's operations, or write .numpy() for a constant"

@@ -16,7 +16,6 @@ import numpy as np
 
 import refnp.autograd as ad
 from refnp.autograd.declaration import takes
-from refnp.autograd.errors import explained
 from refnp.autograd.pages import page
 from refnp.autograd.primitives import of_several
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
@@ -206,7 +205,6 @@ def dropout_map(dropout, rng, query, key, value):
 # ---- tokens as columns
 
 
-@explained
 @takes("query (..., d ≥ 1, N), key (..., d, M), value (..., d_v, M) → (..., d_v, N)", scaled="True or False")
 def column_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, *, scaled: bool = True) -> Array | Tensor:
     """Attention with tokens as columns: V · softmax(KᵀQ / √d), the softmax running down the columns.

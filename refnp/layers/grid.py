@@ -94,7 +94,6 @@ class Grid:
         return away.astype(dtype, copy=False) if away.dtype.kind == "f" else away
 
 
-@explained
 @takes("", points_per_unit="positive", margin="≥ 0", max_points="whole ≥ 1", stretched="True or False")
 @dataclass(frozen=True)
 class GridOptions:

@@ -11,14 +11,12 @@ import numpy as np
 
 from refnp.autograd import reshape
 from refnp.autograd.declaration import takes
-from refnp.autograd.errors import explained
 from refnp.autograd.tensor import ArrayLike
 from refnp.layers.attention import MASK
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.similarity import OPTIONS_OF_SIMILARITY, similarity_attention
 
 
-@explained
 @takes(
     "query (..., G·r, N, d), key (..., G ≥ 1, M, d_k), value (..., G, M, d_v), bias floating to (..., G·r, N, M)? "
     "→ (..., G·r, N, d_v)",

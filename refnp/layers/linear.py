@@ -19,7 +19,6 @@ import numpy as np
 
 from refnp.autograd import linear, take
 from refnp.autograd.declaration import takes, takes_unchecked
-from refnp.autograd.errors import explained
 from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.activation import relu
@@ -67,7 +66,6 @@ class MLP(Module):
         return self.layers[-1](x)
 
 
-@explained
 @takes("tokens whole < V (...), table (V, D) → (..., D)", scaled="True or False")
 def embedding(tokens: ArrayLike, table: ArrayLike, *, scaled: bool = False) -> Array | Tensor:
     """Rows of `table` at integer `tokens`, times √D if `scaled`.

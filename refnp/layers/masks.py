@@ -30,7 +30,6 @@ __all__ = ["blocks", "causal", "combine", "key_padding", "window"]  # what follo
 ALIGN = {"align": "top_left | bottom_right"}
 
 
-@explained
 @takes("→ (N, M)", queries="whole ≥ 0", keys="whole ≥ 0?", **ALIGN)
 def causal(queries: int, keys: int | None = None, *, align: str = "top_left") -> Array:
     """Each query attends to keys up to its own place: (N, M) booleans, lower triangular.
@@ -44,7 +43,6 @@ def causal(queries: int, keys: int | None = None, *, align: str = "top_left") ->
     return window(queries, keys, align=align)
 
 
-@explained
 @takes("→ (N, M)", queries="whole ≥ 0", **dict.fromkeys(("keys", "before", "after"), "whole ≥ 0?"), **ALIGN)
 def window(
     queries: int,
@@ -71,7 +69,6 @@ def window(
     return own - before <= place if after is None else (own - before <= place) & (place <= own + after)
 
 
-@explained
 @takes("lengths whole (...) → (..., 1, M)", keys="whole ≥ 0")
 def key_padding(lengths: ArrayLike, keys: int) -> Array:
     """Sequence b has `lengths[b]` real keys, the rest is padding: (B, 1, M) booleans for every query alike.
@@ -84,7 +81,6 @@ def key_padding(lengths: ArrayLike, keys: int) -> Array:
     return arange(keys) < lengths[..., None, None]
 
 
-@explained
 @takes("query_segments (..., N), key_segments (..., M)? → (..., N, M)")
 def blocks(query_segments: ArrayLike, key_segments: ArrayLike | None = None) -> Array:
     """A query attends to the keys of its own segment only, as when several sequences are packed into one.

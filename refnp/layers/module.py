@@ -46,7 +46,6 @@ def arrays_in_arrays_out(method: Callable) -> Callable:
     """
 
     @functools.wraps(method)
-    @np.errstate(under="ignore")
     def call(module: "Module", *arguments: Any, **options: Any) -> Any:
         try:
             if module._is_bound or _on_tape.get():
@@ -55,7 +54,7 @@ def arrays_in_arrays_out(method: Callable) -> Callable:
             if any(isinstance(leaf, Tensor) for leaf in leaves_of([arguments, options])):
                 with on_tape(), Call(module):
                     return method(module, *arguments, **options)
-            value = method(module.without_tape(), *arguments, **options)
+            value = call(module.without_tape(), *arguments, **options)
             if is_recording():
                 off_tape.add(leaves_of(value), module)
             return value

@@ -22,7 +22,6 @@ import numpy as np
 
 from refnp.autograd import reshape, swapaxes
 from refnp.autograd.declaration import takes
-from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.kernels.attention import shape_of_scores
@@ -208,7 +207,6 @@ def _places(x: Any, places: ArrayLike | None) -> Array:
 # ---- heads
 
 
-@explained
 @takes("x (..., N, heads·d) → (..., heads, N, d)", heads="whole ≥ 1")
 def split_heads(x: Array | Tensor, heads: int) -> Array | Tensor:
     """(..., N, h·d) → (..., h, N, d): the features of a token, cut into the heads' shares.
@@ -219,7 +217,6 @@ def split_heads(x: Array | Tensor, heads: int) -> Array | Tensor:
     return swapaxes(x, -3, -2)
 
 
-@explained
 @takes("x (..., heads, N, d) → (..., N, heads·d)")
 def merge_heads(x: Array | Tensor) -> Array | Tensor:
     """(..., h, N, d) → (..., N, h·d): the heads side by side along the features."""

@@ -12,13 +12,11 @@ import numpy as np
 
 from refnp.autograd import multiply
 from refnp.autograd.declaration import takes
-from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Tensor
 from refnp.numbers.arrays import floating
 
 
-@explained
 @takes("x (...) → (...)", rate="in [0, 1)", rng="generator?")
 def dropout(x: Array | Tensor, rate: float, rng: np.random.Generator | None = None) -> Array | Tensor:
     """x with a random fraction `rate` of its numbers 0, the rest divided by 1 − rate; x itself without a generator.

@@ -17,7 +17,6 @@ import numpy as np
 
 from refnp.autograd import matmul, tanh, where
 from refnp.autograd.declaration import takes
-from refnp.autograd.errors import explained
 from refnp.autograd.pages import page
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
@@ -37,7 +36,6 @@ OPTIONS_OF_SIMILARITY = {
 COUNTS = {"general": 1, "additive": 3}  # of parameters; the others have none
 
 
-@explained
 @takes(
     "query (..., N, d), key (..., M, d_k), value (..., M, d_v), bias floating to (..., N, M)? → (..., N, d_v)",
     **OPTIONS_OF_SIMILARITY,

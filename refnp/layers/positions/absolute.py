@@ -23,7 +23,7 @@ from numpy.typing import DTypeLike
 
 from refnp.autograd import take
 from refnp.autograd.declaration import takes
-from refnp.autograd.errors import OutOfRangeError, explained
+from refnp.autograd.errors import OutOfRangeError
 from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.module import Module
@@ -36,7 +36,6 @@ NO_END = "a longer table, or SinusoidalPositions, which have no end"
 SCALE = 0.02  # standard deviation of learned positions at the start, as in BERT, GPT-2 and ViT
 
 
-@explained
 @takes("places whole (...) → (..., D)", features="whole ≥ 1", base="≥ 1")
 def sinusoidal(places: ArrayLike, features: int, *, base: float = 10000, dtype: DTypeLike = np.float64) -> Array:
     """P(p, 2k) = sin(p ω_k), P(p, 2k + 1) = cos(p ω_k), ω_k = base^(−2k/D). If D is odd, the last sine has no cosine.

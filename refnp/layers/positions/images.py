@@ -33,7 +33,6 @@ import numpy as np
 
 from refnp.autograd import matmul, swapaxes, take
 from refnp.autograd.declaration import takes
-from refnp.autograd.errors import explained
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.positions.relative import (
     PLACES,
@@ -75,7 +74,6 @@ def ranks(squares: Array, axes: int) -> Array:
     return np.searchsorted(levels, squares)
 
 
-@explained
 @takes("→ (T, 2)", **dict.fromkeys(("rows", "columns", "leading"), "whole ≥ 0"))
 def image_places(rows: int, columns: int, *, leading: int = 0) -> Array:
     """(row, column) of every patch, row by row, after `leading` tokens without a place, whose rows are 0.

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.declaration import takes
-from refnp.autograd.errors import explained
 from refnp.autograd.pages import page
 from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
@@ -33,7 +32,6 @@ from refnp.numbers.parts import part
 LAYOUT = {"layout": "interleaved | half", "base": "≥ 1"}
 
 
-@explained
 @takes(
     "x (..., N, D ≥ 1) → (..., N, D)",
     places="whole (N) or whole (B, N)?",
