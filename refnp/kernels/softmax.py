@@ -97,17 +97,6 @@ def with_axes_of(mask: Array, scores: Array) -> Array:
     return scores if scores.shape == shape else np.array(np.broadcast_to(scores, shape), order="C")
 
 
-def softmax_vjp(p_bar: Array, p: Array) -> Array:
-    """x̄ of `softmax` along the last axis, in place of p̄."""
-    if p.size:
-        largest = p.argmax(-1)[..., None]
-        sure, own = (np.take_along_axis(array, largest, -1) for array in (p > 0.5, p_bar))
-        p_bar -= np.where(sure, own, 0)
-    p_bar -= sum_of_products("...m,...m->...", p_bar, p)[..., None]
-    p_bar *= p
-    return p_bar
-
-
 def balance(s_bar: Array, a: Array) -> None:
     """Where a weight A_L is more than ½, take its gradient from the others, in place: S̄_L = −Σ_{m≠L} S̄_m.
 

@@ -1,10 +1,13 @@
 """Attention: its equation and gradients, conventions, shapes that broadcast, symmetries, and errors."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import refnp
 import refnp.autograd as ad
 from refnp.kernels import attention as page
 from refnp.layers.attention import attention, attention_with_weights, column_attention
@@ -77,6 +80,18 @@ def test_gradient_through_weights_and_output_together(problem, seed):
 
 
 # ---- conventions
+
+
+@pytest.mark.parametrize("method", ["full", "blocks", "page"])
+def test_every_score_of_a_saturated_row_has_a_gradient_with_all_its_digits(method):
+    """Also the largest, whose own formula, Ā_L − Σ Ā A, is a small difference of large numbers."""
+    query, key, value, bias = np.zeros((5, 1)), np.zeros((6, 1)), normal(0, (6, 3)), normal(1, (5, 6), scale=20.0)
+    bar = normal(2, (5, 3))
+    with refnp.plain() if method == "page" else contextlib.nullcontext():
+        options = {} if method == "page" else {"method": method}
+        found = ad.vjp(lambda b: attention(query, key, value, b, **options), bias)[1](bar)[0]
+    right = printed.attention_gradients(query, key, value, bar, bias=bias)[3]
+    assert_within(found, right, 1e-13 * np.abs(right))
 
 
 def test_single_query_is_the_case_of_one_row():

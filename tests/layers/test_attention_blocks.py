@@ -53,24 +53,6 @@ def test_value_and_every_gradient(problem, queries, keys):
         assert_as_derived(in_blocks, equation(mask), arrays, mask=mask)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 7])
-@pytest.mark.parametrize("m", [1, 3, 4, 5, 8, 9])
-@pytest.mark.parametrize("masked", [False, True])
-def test_around_the_borders_of_blocks(n, m, masked):
-    """Blocks of 3 queries and 4 keys; one short of it, as many, one more."""
-    arrays = [*qkv(n, m, batch=(2,)), normal(3, (n, m))]
-    mask = np.random.default_rng(n * m).random((2, n, m)) < 0.5 if masked else None
-    full, full_pullback = ad.vjp(lambda *a: in_full(*a, mask=mask), *arrays)
-    rounded, rounded_pullback = equation(mask)(*map(exact, arrays))
-    with blocks_of(3, 4):
-        y, pullback = ad.vjp(lambda *a: in_blocks(*a, mask=mask), *arrays)
-        bar = normal(4, y.shape)
-        bars = pullback(bar)
-    assert_within(y, full, 2 * tolerance(rounded, np.float64))
-    for a, b, limit in zip(bars, full_pullback(bar), rounded_pullback(exact(bar)), strict=True):
-        assert_within(a, b, 2 * tolerance(limit, np.float64))
-
-
 @pytest.mark.parametrize("shape", [(), (5,), (1, 1), (3, 1), (2, 3, 5), (2, 1, 3, 5), (4, 1, 5), (1, 4, 3, 1)])
 def test_a_bias_may_be_shared_over_anything(shape):
     """Over heads, batches, queries or keys: its gradient is the sum over what shares it."""

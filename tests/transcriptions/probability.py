@@ -207,37 +207,6 @@ def categorical_entropy(logits):
     return result
 
 
-def categorical_entropy_gradient(logits):
-    """∂H/∂x_i = −Σ_j p_i p_j (x_i − x_j) for one row of finite logits."""
-    with mpmath.workdps(DIGITS + int(np.ptp(logits))):
-        x = [exactly(v) for v in logits]
-        p = [mpmath.exp(v) for v in log_softmax(x)]
-        rows = ([b * (u - v) for b, v in zip(p, x, strict=True)] for u in x)
-        return np.array([wide(-a * mpmath.fsum(row)) for a, row in zip(p, rows, strict=True)])
-
-
-def categorical_kl_gradients(logits_p, logits_q):
-    """∂KL/∂a_i = Σ_j p_i p_j (c_i − c_j), c = log p − log q, and ∂KL/∂b_i = q_i − p_i, for one row of finite logits."""
-    with mpmath.workdps(DIGITS + int(np.ptp(logits_p) + np.ptp(logits_q))):
-        log_p, log_q = (log_softmax([exactly(v) for v in x]) for x in (logits_p, logits_q))
-        p, q = ([mpmath.exp(v) for v in x] for x in (log_p, log_q))
-        c = [u - v for u, v in zip(log_p, log_q, strict=True)]
-        p_bar = [a * mpmath.fsum(b * (u - v) for b, v in zip(p, c, strict=True)) for a, u in zip(p, c, strict=True)]
-        q_bar = [b - a for a, b in zip(p, q, strict=True)]
-        return [np.array([wide(v) for v in bars]) for bars in (p_bar, q_bar)]
-
-
-def cross_entropy_gradient(logits, y, *, epsilon=0.0, smoothing="uniform", pad=None, weights=None):
-    """∂ℓ/∂x_i = Σ_c w_c q_c (p_i − δ_ci) for one row of finite logits."""
-    with mpmath.workdps(TAIL_DIGITS):
-        classes = len(logits)
-        w = [mpf(1)] * classes if weights is None else [exactly(v) for v in weights]
-        q = target_distribution(y, classes, exactly(epsilon), smoothing, pad)
-        wq = [a * b for a, b in zip(w, q, strict=True)]
-        p = [mpmath.exp(v) for v in log_softmax([exactly(v) for v in logits])]
-        return np.array([wide(mpmath.fsum(wq) * a - b) for a, b in zip(p, wq, strict=True)])
-
-
 def categorical_kl(logits_p, logits_q):
     """Σ_c p_c (log p_c − log q_c), 0 (log 0 − …) = 0."""
     result = np.zeros(logits_p.shape[:-1], WIDE)

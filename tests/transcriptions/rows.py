@@ -66,21 +66,6 @@ def log_softmax_gradient(x, y_bar):
         return np.array([_rounded(_exactly(g) - p / total * total_bar) for g, p in zip(y_bar, e, strict=True)], WIDE)
 
 
-def softmax_gradient(x, p_bar):
-    """x̄_i = Σ_j p_i p_j (p̄_i − p̄_j) for one row, with 40 digits left of what cancels."""
-    with mpmath.workdps(_digits(x)):
-        p = _weights(x)
-        bars = [_exactly(g) for g in p_bar]
-        return np.array([_rounded(_slope(p, bars, i)) for i in range(len(p))], WIDE)
-
-
-def _weights(x):
-    """The softmax of one row, in mpmath; 0 for a row of −∞."""
-    e = [mpmath.exp(_exactly(v)) for v in x]
-    total = mpmath.fsum(e)
-    return [v / total if total else v for v in e]
-
-
 def _slope(p, bars, i):
     return p[i] * mpmath.fsum(q * (bars[i] - bar) for q, bar in zip(p, bars, strict=True))
 

@@ -436,13 +436,6 @@ class Language(nn.Module):
         return self.norm(x) @ self.words.weight.T
 
 
-class AThousandthMore(nn.RMSNorm):
-    """A norm that is a little too long."""
-
-    def forward(self, x):
-        return super().forward(x) * 1.001
-
-
 @both
 def test_what_stands_between_layers_is_judged_with_the_whole(dtype):
     torch.manual_seed(0)

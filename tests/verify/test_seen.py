@@ -132,10 +132,6 @@ def softmax_bar(p, bar):
     return p * (bar - (bar * p).sum(-1, keepdims=True))
 
 
-def softmax_bar_and_sum(p, bar):
-    return softmax_bar(p, bar) + bar.sum(-1, keepdims=True)
-
-
 PULLBACKS = [
     ("softmax", softmax_of, lambda x, bar: bar * softmax_of(x) * (1 - softmax_of(x)), "the diagonal alone"),
     ("softmax", softmax_of, lambda x, bar: 3 * softmax_bar(softmax_of(x), bar), "3 times what is right"),
