@@ -21,6 +21,7 @@ from refnp.verify.frameworks.native import NATIVES
 from refnp.verify.judge import DEVIATES, KNOWN, WITHIN
 from refnp.verify.layer_names import named_cases
 from refnp.verify.layers import cases
+from refnp.verify.modules import of_classes
 from refnp.verify.parameters import signature_of
 from tests import pages
 
@@ -93,6 +94,7 @@ def test_a_wrong_function_does_not_hold_and_the_report_says_what_came():
         report.require()
     assert {row["verdict"] for row in report.rows} == {WITHIN, DEVIATES}
     problem = report.problem("softmax/mean 1e4", "float32")
+    assert (problem.dtype, report.problem("softmax/mean 1e4", "float64").dtype) == ("float32", "float64")
     assert problem.arrays["x"].dtype == np.float32
     assert np.isnan(softmax(problem.arrays["x"])).sum() == 0
     with pytest.raises(ValueError, match="did you mean 'softmax/mean 1e4'"):
@@ -903,3 +905,13 @@ def test_hidden_scores_that_are_filled_with_a_number_are_found():
     report = refnp.judge("attention", filled, only="*bias and mask*")
     deviating = {row["case"] for row in report.rows if row["verdict"] == "deviates"}
     assert deviating == {"attention/bias and mask, scores near -2e4"}
+
+
+def test_a_case_that_has_so_many_classes_stays():
+    named = named_cases("cross_entropy")
+    classes = lambda case: case.problem("float64").arrays["logits"].shape[-1]
+    found = of_classes(named, classes(named[0]))
+    assert [one is case for one, case in zip(found, named, strict=True)] == [
+        classes(case) == classes(named[0]) for case in named
+    ]
+    assert {*map(classes, found)} == {classes(named[0])} < {*map(classes, named)}
