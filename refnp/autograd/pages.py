@@ -65,7 +65,8 @@ def plain() -> Iterator[None]:
     """Within this block pages run alone, without kernels: for reading, and for judging a kernel.
 
     A page computes what is written on it. It does not promise what kernels, and what stands around both, do: squares
-    that overflow, numbers of which only some rows may know (NaN behind a mask of a few queries), speed and memory.
+    that overflow, constant rows whose mean is rounded, numbers of which only some rows may know (NaN behind a mask of a
+    few queries), speed and memory.
     """
     token = _plain.set(True)
     try:

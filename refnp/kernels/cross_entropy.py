@@ -73,6 +73,8 @@ def rows(x, y, present, own, off, others):
         p = np.exp(log_p)  # (R, V)
         x_bar = p * (own + others)[:, None] - off  # (R, V)
         x_bar[hit] = own * np.expm1(log_hit) + others * p[hit]
+        if np.isneginf(log_hit).any():
+            x_bar[~p.any(-1)] = 0  # of a row of nothing but −∞, as that of its log_softmax
         x_bar *= bar[:, None]
         return x_bar
 

@@ -5,6 +5,7 @@ the value to those of the arguments, in their order: `y_bar` is ȳ, and a gradie
 walk back along the tape sums it over axes along which its argument was broadcast. The words that are not NumPy's:
 
     @page("x (..., D), gain (D)?")    shapes: ? may be left out, `to` broadcasts to, `hides` is what a mask hides
+                                      ; another form of a call; all signs: refnp/autograd/notation.py
     kernel=, of_every_array=          the same for speed, on arrays of floats; on longdouble and complex ones too
     around=, check=                   what is set apart in front of both (hidden NaN); what is refused
     softmax.page(x)                   a page inside another: its value and its vjp

@@ -10,7 +10,7 @@ a NaN value and slope are NaN. In every VJP, x̄ = ȳ f'(x). Shapes: any → the
 Source: Sivaraya (2023) §1.5 (feed-forward); Hendrycks & Gimpel (2016), arXiv 1606.08415 (GELU);
 Clevert et al. (2016), arXiv 1511.07289 (ELU).
 
-Words: refnp.layers.   Transcription: tests/transcriptions/activations.py.   Kernel: refnp/kernels/activation.py.
+Words: layers/__init__.py.   Transcription: tests/transcriptions/activations.py.   Kernel: refnp/kernels/activation.py.
 """
 
 import numpy as np

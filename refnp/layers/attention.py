@@ -2,12 +2,12 @@
 
     S = Q Kᵀ / √d        A = softmax(S)        O = A V
 
-Rows of Q, K and V are tokens, the softmax runs over keys; weights are ≥ 0 and each row of them sums to 1.
+Rows of Q, K and V are tokens, the softmax runs over keys; weights are ≥ 0, and each row of them sums to 1.
 A query that may attend to nothing gets output 0 and gradient 0 (as PyTorch's SDPA since 2.5 and ONNX opset 24).
 
 Source: Sivaraya (2023), eq. 3-5 (rows), Attention Notes 10-14 to 10-16 (columns; they drop the √d), Transformer Notes;
 Vaswani et al. (2017).
-Words: refnp.layers.   Transcription: tests/transcriptions/rows.py.   Kernel: refnp/kernels/attention.py.
+Words: layers/__init__.py.   Transcription: tests/transcriptions/rows.py.   Kernel: refnp/kernels/attention.py.
 """
 
 from typing import Any
@@ -46,26 +46,28 @@ def attention(
 
     Shapes: query (..., N, d), key (..., M, d), value (..., M, d_v) → (..., N, d_v). The axes in front (batch, heads)
     broadcast; `mask` (True = may attend) and `bias` broadcast to (..., N, M). `scale` is a number, 1/√d if None.
-    An additive mask, as PyTorch's attn_mask of floats, is the bias; −∞ in it hides.
+    An additive mask, as PyTorch's attn_mask of floats, is the bias; −∞ in it is a weight of 0, and hides no NaN.
     `softcap` c bounds the scaled scores before bias and mask, s ← c tanh(s/c), None leaves them; the order is ONNX's.
     `dropout` is the part of the weights that are set to 0 by draws of `rng`, the others divided by 1 − dropout; a
     generator means training, None evaluation. Draws are the same for every method.
     `method` is how arrays of floats are computed: "full" (all scores at once), "blocks" (memory O(N + M), equal to
-    rounding), or "auto": blocks for more than 2¹⁶ scores a head. No queries or no keys give 0.
-    A hidden key, value or bias, and a query that may attend to nothing, reach neither output nor gradients, whatever
-    their bits: NaN, infinity (in PyTorch they do), or so large that products overflow. A query that may attend to an
-    infinite value has an infinite output; to a key with NaN or infinity, NaN. The gradients of such outputs are NaN,
-    but 0 where their cotangents are, and without a mask V̄ = Aᵀ Ō, in which no value stands. A score that may be seen
-    must be a finite number of the precision: where q·k overflows, the row is NaN, as are gradients that depend on it.
-    Raises ValueError for shapes that do not fit, a softcap that is not positive and finite, a dropout outside [0, 1) or
-    a method that does not exist, TypeError for a mask that is not boolean, a bias that is not floating or an rng that
-    is no generator, naming the argument.
+    rounding), or "auto": blocks for more than 2¹⁶ scores a head. Without keys the output is 0.
+    What the mask hides, a key, a value or a bias, and a query that may attend to nothing, reach neither output nor
+    gradients, whatever their bits: NaN, infinity (in PyTorch they do), or so large that products overflow. With a mask,
+    a query that may attend to an infinite value has an output of ±∞ or NaN, to a key with NaN or infinity NaN; without
+    one, what the arithmetic gives. Gradients of outputs that are not finite are NaN, but 0 where their cotangents are,
+    and without a mask V̄ = Aᵀ Ō, in which no value stands. Scores that may be seen must be finite in the precision:
+    where q·k overflows to +∞, the row is NaN (a softcap hides that), to −∞ its weight is 0; no gradient is promised.
+    Raises ValueError for shapes that do not fit, a scale that is not finite, a softcap that is not positive and finite,
+    a dropout outside [0, 1) or a method that does not exist, TypeError for a mask that is not boolean, a bias that is
+    not floating or an rng that is no generator, naming the argument.
 
     VJP, from the last step to the first; the softmax's is row by row:
 
         V̄ = Aᵀ Ō        Ā = Ō Vᵀ        S̄ = A ∘ (Ā − Σ_m Ā_nm A_nm)        Q̄ = scale · S̄ K        K̄ = scale · S̄ᵀ Q
 
-    and S̄ is the bias's. With dropout, its factors D (0 or 1/(1 − p)) stand beside A in V̄ and beside Ā.
+    and S̄ is the bias's. With a softcap, Q̄ and K̄ take S̄ ∘ (1 − tanh²(s/c)), as in `attention_scores`. With dropout, its
+    factors D (0 or 1/(1 − p)) stand beside A in V̄ and beside Ā.
     """
     drop = dropout_map(dropout, rng, query, key, value)  # A ↦ A ∘ D, or A itself
     value = as_read(value, mask)  # (..., M, d_v)   0 where hidden from all
@@ -94,9 +96,9 @@ def attention_scores(query, key, bias=None, *, mask=None, scale=None, softcap=No
     """S = scale · Q Kᵀ + bias, the scores as they enter the softmax, −∞ where the mask hides: softmax(S) is A.
 
     Shapes: query (..., N, d), key (..., M, d), bias and mask (..., N, M) → (..., N, M). `scale` and `softcap` as in
-    `attention`. What a mask hides reaches no gradient; the row of a query that may attend to NaN or ∞ is NaN.
-    Raises ValueError for shapes that do not fit or a softcap that is not positive and finite, TypeError for a mask that
-    is not boolean or a bias that is not floating.
+    `attention`. What a mask hides reaches no gradient; with one, the row of a query that may attend to NaN or ∞ is NaN.
+    Raises ValueError for shapes that do not fit, a scale that is not finite or a softcap that is not positive and
+    finite, TypeError for a mask that is not boolean or a bias that is not floating.
     VJP: Q̄ = scale · S̄ K, K̄ = scale · S̄ᵀ Q, S̄ for the bias, S̄ 0 where hidden; with a softcap c, Q̄ and K̄ take
     S̄ ∘ (1 − tanh²(s/c)).   Source of the softcap: Riviere et al. (2024).
     """
@@ -124,7 +126,8 @@ def attention_with_weights(query, key, value, bias=None, *, mask=None, scale=Non
     (..., N, M), the latter without axes in front that only the value has, except under dropout.
     Options and errors are those of `attention`; the weights are those that the values get, after dropout.
     What a mask hides reaches neither results nor gradients.
-    VJP: with a gradient B̄ of the weights, S̄ = A ∘ (Ā + B̄ − Σ_m (Ā + B̄)_nm A_nm); all else as in `attention`.
+    VJP: with a gradient B̄ of the weights, S̄ = A ∘ (Ā + B̄ − Σ_m (Ā + B̄)_nm A_nm), under dropout with D
+    beside B̄ too; all else as in `attention`.
     """
     drop = dropout_map(dropout, rng, query, key, value)  # A ↦ A ∘ D, or A itself
     value = as_read(value, mask)  # (..., M, d_v)   0 where hidden from all
@@ -171,7 +174,7 @@ def masked(capped, bias, mask):
 
 @part
 def soft_capped(scores, softcap):
-    """c tanh(s/c) under a softcap c, and its slope 1 − tanh²(s/c) as 4e/(1 + e)², e = exp(−2|s|/c), with its digits."""
+    """c tanh(s/c) under a softcap c, and its slope 1 − tanh²(s/c) as 4e/(1 + e)², e = exp(−2|s|/c), uncancelled."""
     if softcap is None:
         return scores, 1
     u = scores / constant(softcap)

@@ -10,7 +10,7 @@ Without its bias, y is linear in x. The transposed convolution is the transpose 
 gradient of y into that of x, and short signals into long ones. Each is the gradient of the other.
 Source: Sivaraya (2023) §4.2-4.3 (the CNN of eq. 11); LeCun et al. (1998); Dumoulin & Visin (2016), arXiv 1603.07285,
 ch. 4.
-Words: refnp.layers.   Transcription: tests/transcriptions/convolution.py.   Kernel: refnp/kernels/convolution.py.
+Words: layers/__init__.py.   Transcription: tests/transcriptions/convolution.py.   Kernel: refnp/kernels/convolution.py.
 """
 
 import math

@@ -2,7 +2,8 @@
 
     cross_entropy   −Σ_c w_c q_c log p_c,   p = softmax(logits), q the target
 
-Words: refnp.layers.   Transcription: tests/transcriptions/probability.py.   Kernel: refnp/kernels/cross_entropy.py.
+Words: layers/__init__.py.
+Transcription: tests/transcriptions/probability.py.   Kernel: refnp/kernels/cross_entropy.py.
 Source: Szegedy et al. (2016).
 """
 
@@ -52,13 +53,15 @@ def cross_entropy(
                                                                OpenNMT-py 2, the Annotated Transformer
 
     Floating targets (..., V) are q itself, the probabilities of the classes in each row, as a teacher or soft labels
-    give them. "uniform" smoothing makes (1 − ε) q + ε/V of them; there is no `ignore_index`.
+    give them; that they sum to 1 is not checked. "uniform" smoothing makes (1 − ε) q + ε/V of them.
+    A row whose class is `ignore_index` does not count: no loss and no gradient, whatever its logits; there is none of
+    it beside probabilities.
 
     Shapes: logits (..., V), classes last since rows are tokens (PyTorch has them second); targets (...) integers, or
     (..., V) floats; class_weights w (V,) → a number, or (...) for reduction="none".
-    "mean" divides by Σ_n w_{y_n} over the rows that count, a weighted mean as in PyTorch (Keras: by their number); with
-    targets that are probabilities by the number of rows, as in PyTorch.
-    A logit of −∞ gives its class probability 0: a loss of +∞ if that class has a part of q, no effect if not.
+    "mean" divides by Σ_n w_{y_n} over the rows that count, a weighted mean as in PyTorch (Keras: by their number), and
+    is 0 where none does; with targets that are probabilities by the number of rows, as in PyTorch.
+    A logit of −∞ gives its class probability 0: a loss of +∞ if w_c q_c is not 0 there, no effect on ℓ and x̄ if it is.
     Raises TypeError for targets that are neither integers nor floats, ValueError for a class out of range (naming it),
     a probability outside [0, 1], shapes that do not fit, weights that are negative or not finite, ε outside [0, 1), too
     few classes for the way of smoothing, or an option that probabilities do not have.

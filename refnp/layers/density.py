@@ -8,7 +8,7 @@
 The log density of a normal number and of a class are losses, with another sign: `gaussian_nll` and `cross_entropy`.
 
 Source: Rasmussen & Williams (2006), A.2; Murray (2016), arXiv 1602.07527, for the gradient of L.
-Words: refnp.layers.   Transcription: tests/transcriptions/probability.py.   Kernel: refnp/kernels/triangular.py.
+Words: layers/__init__.py.   Transcription: tests/transcriptions/probability.py.   Kernel: refnp/kernels/triangular.py.
 """
 
 import functools

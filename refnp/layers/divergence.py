@@ -8,7 +8,7 @@ never negative, made of
 
 of which no digit is lost near 0: small divergences keep theirs, and none is negative.
 Source: Kullback & Leibler (1951); Rasmussen & Williams (2006), A.23.
-Words: refnp.layers.   Transcription: tests/transcriptions/probability.py.   Kernel: refnp/kernels/triangular.py.
+Words: layers/__init__.py.   Transcription: tests/transcriptions/probability.py.   Kernel: refnp/kernels/triangular.py.
 """
 
 import functools

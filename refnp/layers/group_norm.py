@@ -13,7 +13,7 @@ With one group, group_norm takes everything of an item together; with C groups i
 items of a batch see each other, so that a set or a task in it changes the prediction for another one.
 
 Source: Ioffe & Szegedy (2015); Ulyanov et al. (2016); Wu & He (2018).
-Words: refnp.layers.   Transcription: tests/transcriptions/rows.py.   Kernel of x̂: refnp/kernels/layer_norm.py.
+Words: layers/__init__.py.   Transcription: tests/transcriptions/rows.py.   Kernel of x̂: refnp/kernels/layer_norm.py.
 """
 
 import math

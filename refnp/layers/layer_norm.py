@@ -9,7 +9,7 @@ Zhang & Sennrich (2019).
 Elsewhere: PyTorch ε = 1e-5, flax 1e-6, Keras 1e-3; the Annotated Transformer divides by D − 1 and adds ε outside
 the root.
 
-Words: refnp.layers.   Transcription: tests/transcriptions/rows.py.   Kernel: refnp/kernels/layer_norm.py.
+Words: layers/__init__.py.   Transcription: tests/transcriptions/rows.py.   Kernel: refnp/kernels/layer_norm.py.
 """
 
 import numpy as np
@@ -35,11 +35,11 @@ def layer_norm(x, gain=1.0, shift=0.0, *, eps=1e-5):
 
     Shapes: x (..., D), gain and shift (D,) or scalars → y (..., D); over several axes, gain and shift have their shape.
     The variance is the population's, taken from the centred values (E[x²] − E[x]² would cancel).
-    A constant row gives x̂ = 0, so y = β, with ε = 0 too (there Sivaraya (2023) divides by zero; the gradient is 0).
+    A constant row gives y = β, with ε = 0 too, and then the gradient 0 (there Sivaraya (2023) divides by zero).
     Raises ValueError if an axis is empty or out of range, if ε is negative, or if gain or shift do not fit.
 
-    VJP, with s = √(σ² + ε) and ŷ = γ ȳ. Both μ and σ depend on every xᵢ; the chain rule through
-    x̂ = (x − μ)/s removes from ŷ its mean and its part along x̂:
+    VJP, with s = √(σ² + ε) and ŷ = γ ȳ, the gradient of x̂. Both μ and σ depend on every xᵢ; the chain rule through
+    x̂ = (x − μ)/s removes from ŷ its mean, and its part along x̂ (all of it if ε = 0):
 
         x̄ = (ŷ − mean(ŷ) − x̂ mean(ŷ x̂)) / s        γ̄ = Σ_rows ȳ x̂        β̄ = Σ_rows ȳ
     """
@@ -57,7 +57,7 @@ def layer_norm(x, gain=1.0, shift=0.0, *, eps=1e-5):
 
 @part
 def standardized(x, eps, axes=-1):
-    """x̂ = (x − μ)/s with s = √(σ² + ε) over `axes`, the last one or several, 0 where s is; and the function ŷ → x̄."""
+    """x̂ = (x − μ)/s with s = √(σ² + ε) over `axes`, the last one or several, x − μ where s is 0; and ŷ ↦ x̄."""
     centred = x - x.mean(axes, keepdims=True)  # (..., D)   x − μ
     scale = np.sqrt((centred**2).mean(axes, keepdims=True) + constant(eps))  # (..., 1)   s
     unit = centred / nonzero(scale)  # (..., D)   x̂

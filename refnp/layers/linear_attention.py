@@ -13,7 +13,7 @@ for every power of q·k and can. And a weight grows with q in proportion, not ex
 as one likes by longer queries.
 
 Source: Katharopoulos et al. (2020).
-Words: refnp.layers.   Transcription: tests/transcriptions/rows.py.
+Words: layers/__init__.py.   Transcription: tests/transcriptions/rows.py.
 """
 
 import numpy as np

@@ -9,7 +9,7 @@ Cross-entropy over classes is in cross_entropy.py.
 `reduction` is "mean" over all that counts, "sum", or "none" for one loss an element or row. What does not count, under
 a mask or an ignored index, has loss 0 and gradient 0 whatever stands there, NaN included; if nothing counts, so has the
 whole (PyTorch: NaN).
-Words: refnp.layers.   Transcription: tests/transcriptions/probability.py.
+Words: layers/__init__.py.   Transcription: tests/transcriptions/probability.py.
 Source: Sivaraya (2023) §3.2 eq. 8 and 9 (Gaussian conditionals); Huber (1964).
 """
 

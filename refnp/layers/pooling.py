@@ -7,7 +7,7 @@ Each channel for itself; k is the number of places in a window, over all axes. C
 Adaptive pooling is told how many windows there shall be, P for an axis of length n: window p goes from ⌊p n/P⌋ to
 ⌈(p + 1) n/P⌉, without the end. Windows are as long as needed, share places where P does not divide n, and leave none
 out.
-Words: refnp.layers.   Transcription: tests/transcriptions/convolution.py.   Kernel: refnp/kernels/pooling.py.
+Words: layers/__init__.py.   Transcription: tests/transcriptions/convolution.py.   Kernel: refnp/kernels/pooling.py.
 """
 
 import math

@@ -10,8 +10,8 @@ K is a function of the squared distance in length scales, s = |d|²/ℓ²: refnp
 
 Source: Sivaraya (2023), eq. 10, which leaves K open, and §4.2.1; Gordon et al. (2020), arXiv 1910.13556, eq. 2 and §4.
 Elsewhere: Gordon et al. divide the other channels by density + 1e-8 (`divide=True`), neuralprocesses by density + 1e-4
-and only where asked to; both give the EQ kernel, each learns a length scale for each channel or one for all.
-Words: refnp.layers.
+and only where asked to; both have the EQ kernel, the first a length scale for each channel, the other one for all.
+Words: layers/__init__.py.
 Transcription: tests/transcriptions/set_convolution.py.   Kernel: refnp/kernels/set_convolution.py.
 """
 
@@ -66,7 +66,7 @@ def set_convolution(
 
     Shapes: target_x (..., N, dx), context_x (..., M, dx), context_y (..., M, C), with dx = 1 to 3 and leading axes that
     broadcast → z (..., N, C + 1), the density first.
-    Targets or context may be a `Grid` instead, a function on which has its channels first, as convolutions take them:
+    Targets or context may be a `Grid` instead; values on it have channels first, as convolutions take them:
     grid, context_x (B, M, dx), context_y (B, M, C) → z (B, C + 1, *lengths);
     target_x (B, N, dx), grid, context_y (B, C, *lengths) → z (B, N, C + 1).
     Positions beside a grid may be more precise than values: their distances from it have the precision of the values.
@@ -77,7 +77,7 @@ def set_convolution(
     kernel: `eq`, `matern_32`, `matern_52` (refnp/layers/radial.py), or a function of s = |d|²/ℓ² that returns k(s) and
     a function without arguments for the slope k′(s).
     density: with False there is no density channel: z has C channels, ℓ (C,).
-    divide: divide the other channels by density + `eps`, which makes weighted means of sums.
+    divide: divide the other channels by density + `eps`, so that sums become weighted means.
     method: "dense" takes all pairs; "truncated" (1-D, EQ) those near enough to count, in time O(N + M) where one side
     is a grid, equal to rounding; "auto" the faster one. Beside a `Grid` it is always those that count.
     Both are derived in refnp/kernels/set_convolution_near.py. Memory is O(N + M). float16 is computed in float32. The
@@ -87,7 +87,7 @@ def set_convolution(
     `density`, an eps that is not positive and finite, a `method` that cannot be, and beside a grid for other kernels
     than `eq`; TypeError for a mask that is not boolean, a kernel not callable, or two grids.
 
-    VJP, with v_m = [1, y_m] and h the gradient of what is divided:
+    VJP, with v_m = [1, y_m] and h the gradient of the sums before they are divided (ȳ without that of the density):
 
         ȳ_m = Σ_n k(s_nm) h_n                             x̄_n = Σ_m g_nm,   x̄_m = −Σ_n g_nm
         ℓ̄_c = −(2/ℓ) Σ_nm h_nc v_mc s k′(s)               g_nm = (2/ℓ²) (Σ_c h_nc v_mc) k′(s) (x_n − x_m)

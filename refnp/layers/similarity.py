@@ -7,7 +7,7 @@
 
 The first four are dot products of changed queries and keys, so that one attention serves them all. The additive one has
 scores of its own.
-Words: refnp.layers.   Transcription: tests/transcriptions/rows.py.
+Words: layers/__init__.py.   Transcription: tests/transcriptions/rows.py.
 """
 
 from collections.abc import Sequence

@@ -5,7 +5,7 @@
 Adding a constant to a row changes nothing, so the row maximum m is subtracted first and no exponential overflows.
 Source: Sivaraya (2023), eq. 3, Attention Notes 10-14, Transformer Notes;
 stability: Blanchard, Higham & Higham (2021).
-Words: refnp.layers.   Transcription: tests/transcriptions/rows.py.   Kernel: refnp/kernels/softmax.py.
+Words: layers/__init__.py.   Transcription: tests/transcriptions/rows.py.   Kernel: refnp/kernels/softmax.py.
 """
 
 import numpy as np

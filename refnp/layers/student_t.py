@@ -11,7 +11,7 @@ needed, which is small where ν is large and is never a difference of large loga
 
 From a = 24 on s is an asymptotic series in 1/a, the same for all precisions; below, terms of the sum lead there.
 Source: Student (1908); Abramowitz & Stegun (1964), 6.1.40 (the series of log Γ).
-Words: refnp.layers.   Transcription: tests/transcriptions/probability.py.
+Words: layers/__init__.py.   Transcription: tests/transcriptions/probability.py.
 """
 
 from typing import Any

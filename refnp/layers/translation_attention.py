@@ -20,7 +20,7 @@ divided by density (softmax), by density + exp(b) (sink) or by nothing (sum), an
 
 Source: Sivaraya (2023), the title; Ashman et al. (2024), arXiv 2406.12409, §3 and eq. 8; weights of the authors'
 layers: `refnp.models.published.tnp`.
-Words: refnp.layers.   Transcription: tests/transcriptions/tnp.py.
+Words: layers/__init__.py.   Transcription: tests/transcriptions/tnp.py.
 """
 
 from collections.abc import Sequence

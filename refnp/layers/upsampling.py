@@ -17,7 +17,7 @@ Elsewhere: PyTorch's interpolate has the same options and equations, in floating
 rounding; and it copies an axis whose length stays the same, whatever the factor. jax.image.resize is nearest-exact, and
 linear with align_corners=False; with a smaller size it averages, unless antialias=False. jax.image.scale_and_translate
 can say the others.
-Words: refnp.layers.   Transcription: tests/transcriptions/upsampling.py.   Kernel: refnp/kernels/upsampling.py.
+Words: layers/__init__.py.   Transcription: tests/transcriptions/upsampling.py.   Kernel: refnp/kernels/upsampling.py.
 """
 
 import numpy as np

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import refnp
 import refnp.autograd as ad
 from refnp.layers.cross_entropy import cross_entropy
 from refnp.layers.loss import binary_cross_entropy, gaussian_nll, huber, mse
@@ -268,3 +269,16 @@ def test_slope_of_sigma_keeps_its_digits_where_it_vanishes():
             z = d / std
             old.append(abs(float(Fraction((1 - z) * (1 + z) / std) / right - 1)))
     assert np.median(old) > 1e-10
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_a_row_of_nothing_but_minus_infinity_has_an_infinite_loss_and_no_gradient(smoothing):
+    """As log_softmax has it; in the kernel too, which does not use that."""
+    logits = np.array([[-np.inf, -np.inf], [0.0, 1.0]])
+    loss = lambda x: cross_entropy(x, np.array([0, 1]), label_smoothing=smoothing)
+    value, pullback = ad.vjp(loss, logits)
+    (found,) = pullback(1.0)
+    assert value == np.inf
+    assert (found[0] == 0).all()
+    with refnp.plain():
+        np.testing.assert_allclose(found, ad.vjp(loss, logits)[1](1.0)[0], rtol=1e-15)

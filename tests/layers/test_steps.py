@@ -254,7 +254,7 @@ def test_words_that_are_not_those_of_numpy_are_explained_where_the_page_says(pat
         if isinstance(node, ast.ImportFrom) and node.module in ("refnp.numbers.words", "refnp.numbers.parts")
         for alias in node.names
     }
-    assert "Words: refnp.layers." in ast.get_docstring(tree)
+    assert "Words: layers/__init__.py." in ast.get_docstring(tree)
     assert named - IN_OTHER_WORDS <= set(re.findall(r"\w+", refnp.layers.__doc__))
 
 

@@ -7,7 +7,7 @@ q and k may be rotated first, each by its own place; s and t depend on the place
 images (iRPE).
 
 Source: Sivaraya (2023) §1.2, "to achieve translation equivariance": in which sense, see docs/positions.md.
-Words: refnp.layers.   Transcription: tests/transcriptions/positions.py.
+Words: layers/__init__.py.   Transcription: tests/transcriptions/positions.py.
 """
 
 from typing import Any

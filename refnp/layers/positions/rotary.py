@@ -11,7 +11,7 @@ features permuted: `half_order`. GPT-J and GPT-NeoX rotate the first features of
 they are: then d above is the number of those that are rotated.
 
 Source: Su et al. (2021), arXiv 2104.09864, eq. 34; a form of the relative positions of Sivaraya (2023) §1.2.
-Words: refnp.layers.   Transcription: tests/transcriptions/positions.py.   Kernel: refnp/kernels/rotary.py.
+Words: layers/__init__.py.   Transcription: tests/transcriptions/positions.py.   Kernel: refnp/kernels/rotary.py.
 """
 
 from typing import Any
