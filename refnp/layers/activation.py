@@ -3,10 +3,10 @@
     relu max(x, 0)      leaky_relu x or a x      elu x or a(eˣ − 1)      sigmoid σ(x) = 1/(1 + e^(−x))
     softplus log(1 + eˣ)      silu x σ(x)      gelu x Φ(x), Φ the normal distribution function
 
-All are written so that neither tail loses digits or overflows: exponentials are of −|x|, and 1 − σ is never formed.
-The first two and elu have a kink at 0 and take the left side's slope there.
-On arrays of floats infinite arguments give the limits, for silu and gelu too (there PyTorch and JAX give NaN), and at
-a NaN value and slope are NaN. In every VJP, x̄ = ȳ f'(x). Shapes: any → the same.
+No exponential overflows, and 1 − σ is never formed; no tail loses digits, but gelu's left one, by x² roundings.
+The first two and elu have a kink at 0 and take the left side's slope there. In every VJP, x̄ = ȳ f'(x).
+Kernels (float16, 32 and 64) give the limits at ±∞, for silu and gelu too (these lines, PyTorch and JAX: NaN), and the
+slope NaN at NaN (these lines: relu 1, leaky_relu a). Shapes: any → the same. TypeError for an option of no number.
 Source: Sivaraya (2023) §1.5 (feed-forward); Hendrycks & Gimpel (2016), arXiv 1606.08415 (GELU);
 Clevert et al. (2016), arXiv 1511.07289 (ELU).
 
@@ -37,7 +37,7 @@ def relu(x):
 
 @page("x (...) → (...)", slope="number", kernel=kernels.leaky_relu)
 def leaky_relu(x, *, slope=0.01):
-    """y = x for x > 0, else `slope` · x.   VJP: x̄ = ȳ or `slope` ȳ; at the kink 0 the second."""
+    """y = x for x > 0, else `slope` · x.   VJP: x̄ = ȳ or `slope` ȳ; at 0 the second. Slope 0 gives NaN at −∞."""
     a = constant(slope)
     y = np.where(x > 0, x, a * x)
 
@@ -93,7 +93,7 @@ def softplus(x, *, beta=1.0, threshold=None):
     threshold: where βx is larger, y = x and x̄ = ȳ. None is needed here, and none is the default: the equation loses no
     digit and overflows nowhere. It is for comparing with PyTorch, where it is 20 by default, and y there less than it
     should be by e^(−βx)/β: at 20 by 2·10⁻⁹, which float64 shows and float32 does not.
-    Raises ValueError unless β is a finite number above 0, and the threshold a number or None.
+    Raises ValueError unless β is positive and finite.
     """
     b, limit = constant(beta), np.inf if threshold is None else threshold
     scaled = x if beta == 1 else b * x
@@ -128,7 +128,7 @@ def gelu(x, *, approximate="none"):
     u = √(2/π) (x + 0.044715 x³).
 
     VJP: x̄ = ȳ (Φ(x) + x φ(x)), φ(x) = e^(−x²/2)/√(2π);   for tanh x̄ = ȳ (σ(2u) + 2 x u' σ(2u) σ(−2u)).
-    Raises ValueError for another `approximate`.
+    Raises ValueError for another `approximate`. The slope of these lines for tanh is NaN where x³ overflows.
     Elsewhere: PyTorch defaults to the first, jax.nn.gelu and flax to the second. ½ x (1 + erf(x/√2)), as it is often
     written, has no correct digit left of x = −6 in float32.
     """

@@ -59,10 +59,10 @@ def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding
     stride, dilation: an integer, or one per axis. groups: equal parts of the channels, each convolved by itself.
     padding: an integer; a list with an integer or a pair (before, after) for each axis; "valid", none; or "same",
     which keeps the length: d (k − 1) in all, half of it on both sides, and if it is odd one more after x than before it
-    (as PyTorch, JAX and TensorFlow). padding_mode: "zeros", "circular", "reflect" or "replicate".
-    Raises TypeError or ValueError naming the argument that does not fit; ValueError if the kernel is longer than the
-    padded x; for "same" if the stride is not 1: there PyTorch refuses too, and JAX and TensorFlow pad so that
-    ⌈length/s⌉ positions come out.
+    (as PyTorch, JAX and TensorFlow). padding_mode: "zeros", "circular" (x once more), "reflect" (its mirror image on
+    the last place) or "replicate" (the last place). Raises TypeError or ValueError naming what does not fit; ValueError
+    if the kernel is longer than the padded x, for circular padding longer than x or reflect longer than x less a place,
+    and for "same" with s > 1, as PyTorch does; there JAX and TensorFlow pad so that ⌈length/s⌉ positions come out.
 
     VJP: y is linear in x and in w, so the gradients are the adjoint maps:
 
@@ -115,8 +115,8 @@ def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=
         x̄[b,c,p] = Σ_{o,t} w[c,o,t] ȳ[b,o, s p + d t − a]
         w̄[c,o,t] = Σ_{b,p} x[b,c,p] ȳ[b,o, s p + d t − a]                β̄[o] = Σ_{b,i} ȳ[b,o,i]
 
-    Where k is not a multiple of s > 1, neighbouring places of y are sums of different numbers of terms, which shows as
-    a checkerboard; UNet has an alternative.   Source: Odena, Dumoulin & Olah (2016).
+    Where k is not a multiple of s > 1, neighbouring places of y are sums of different numbers of terms, which may show
+    as a checkerboard; UNet has an alternative.   Source: Odena, Dumoulin & Olah (2016).
     """
     (batch, ins, *positions), (_, outs, *kernel) = x.shape, weight.shape
     axes = axes_of_transpose(positions, kernel, stride, dilation, padding, output_padding)  # of y as of x above
@@ -152,7 +152,7 @@ def of_any_rank(options: dict[str, str]) -> dict[str, str]:
 class Convolution(Module):
     """`convolution` with its own weight (channels_out, channels_in/groups, *kernel) and bias (channels_out,).
 
-    kernel: a length for all `dimensions`, or a tuple with one length for each. bias: with False there is none.
+    kernel: a length for all `dimensions`, or a tuple of lengths, one for each axis of L. bias: with False none.
     All other options are the function's. x may come without a batch.
     Weight and bias are drawn from U(−a, a), a = 1/√(terms of an output) = 1/√(channels_in/groups · Π kernel), as
     torch.nn.Conv does.
@@ -190,7 +190,7 @@ class Convolution(Module):
 class ConvolutionTranspose(Module):
     """`convolution_transpose` with its own weight (channels_in, channels_out/groups, *kernel) and bias (channels_out,).
 
-    kernel: a length for all `dimensions`, or a tuple with one length for each. bias: with False there is none.
+    kernel: a length for all `dimensions`, or a tuple of lengths, one for each axis of L. bias: with False none.
     All other options are the function's. x may come without a batch.
     Weight and bias are drawn from U(−a, a), a = 1/√(channels_out/groups · Π kernel), as torch.nn.ConvTranspose does:
     that counts the terms in an output of the convolution of which this is the transpose.

@@ -46,9 +46,9 @@ def group_norm(x, gain=1.0, shift=0.0, *, groups, eps=1e-5):
     """y = γ x̂ + β, with μ and σ² of each item over C/G neighbouring channels and all places, G = `groups`.
 
     Shapes: x (B, C, *lengths), gain and shift (C,) or scalars → y like x.
-    The variance is the population's; a group that is constant gives x̂ = 0.
-    Raises ValueError if x has no channels, if `groups` does not divide them, if ε is negative, or if gain or shift do
-    not fit, TypeError unless `groups` is an integer.
+    The variance is the population's; a group that is constant gives x̂ = 0 (these lines, if its mean is exact).
+    Raises ValueError for an empty axis but B, `groups` that do not divide C, ε negative or infinite, gain or shift that
+    do not fit, TypeError unless `groups` is an integer.
     VJP: layer_norm's for each group as a row; γ̄_c = Σ_bl ȳ x̂ and β̄_c = Σ_bl ȳ.
     Source: Wu & He (2018), eq. 1 to 7.
     """
@@ -74,9 +74,9 @@ def group_norm(x, gain=1.0, shift=0.0, *, groups, eps=1e-5):
 def instance_norm(x, gain=1.0, shift=0.0, *, eps=1e-5):
     """y = γ x̂ + β, with μ and σ² of each channel of each item over its places: group_norm with C groups.
 
-    Shapes: x (B, C, *lengths), gain and shift (C,) or scalars → y like x. One place alone gives y = β.
-    Raises ValueError if x has no axis of places, if ε is negative, or if gain or shift do not fit.
-    VJP: layer_norm's for each channel of an item as a row.
+    Shapes: x (B, C, *lengths), gain and shift (C,) or scalars → y like x. One finite place alone gives y = β.
+    Raises ValueError if x has no axis of places, and what `group_norm` raises.
+    VJP: layer_norm's for each channel of an item as a row; γ̄ and β̄ are group_norm's.
     Source: Ulyanov et al. (2016), arXiv 1607.08022.
     """
     y, vjp = group_norm.page(x, gain, shift, groups=x.shape[1], eps=eps)
@@ -101,10 +101,10 @@ def batch_norm(x, gain=1.0, shift=0.0, mean=None, variance=None, *, eps=1e-5):
     """y = γ (x − μ)/√(σ² + ε) + β, with μ and σ² of each channel over the batch and all places, or those given.
 
     Shapes: x (B, C, *lengths), gain, shift, `mean` μ and `variance` σ² (C,) or scalars → y like x. Give both statistics
-    or neither; with them, which differentiate too, each item is for itself.
-    Raises ValueError if one of `mean` and `variance` is missing or does not fit, if a variance or ε is negative, if
-    gain or shift do not fit, or if there is nothing to take statistics of.
-    VJP: layer_norm's for each channel as a row; with given statistics, s = √(σ² + ε):
+    or neither; with them, which differentiate too, each item is for itself, and σ² = ε = 0 divides by 0.
+    Raises ValueError if one of `mean` and `variance` is missing or does not fit, if a variance or ε is negative or not
+    finite, if gain or shift do not fit, for no channels, or if there is nothing to take statistics of.
+    VJP: layer_norm's for each channel as a row, γ̄ and β̄ as group_norm's; with given statistics, s = √(σ² + ε):
 
         x̄ = γ ȳ/s        μ̄_c = −Σ_bl x̄        (σ²)̄_c = −½ Σ_bl x̄ x̂/s
 
@@ -188,8 +188,8 @@ class BatchNorm(Module):
         training=True     μ and σ² of the batch; the running statistics r become (1 − m) r + m s, m = `momentum`
         training=False    μ and σ² are the running statistics, and every item is for itself
 
-    s are the mean and the unbiased variance, n/(n − 1) σ², of the n numbers of a channel. r moves where the call writes
-    a tape: given a Tensor, or in the loss that `train` is given. With arrays and in bound copies nothing changes.
+    s are the mean and the unbiased variance, n/(n − 1) σ², of the n numbers of a channel. r moves given a
+    Tensor (in no_grad too), or in the loss that `train` is given. With arrays and in bound copies nothing changes.
     `running_mean` (zeros) and `running_variance` (ones) are frozen parameters, stored and never trained.
     Shapes: x (B, channels, *lengths) → the same. `eps` is the ε ≥ 0 under the root; affine=False has no γ and β.
     Raises ValueError for a momentum outside [0, 1], or in training for channels of fewer than two numbers.

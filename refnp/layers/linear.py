@@ -8,7 +8,7 @@ An embedding is the linear map of one-hot rows, (one-hot of token_n) E. Rows of 
 The function `linear` with its gradient stands in refnp/autograd/linalg.py.
 
 Source: Sivaraya (2023) §1.3, eq. 12; embedding: Sivaraya (2023) §1.2, Transformer Notes; Vaswani et al. (2017) §3.4
-multiply by √D, so that it is not small beside the positions that are added.
+multiply by √D.
 Transcription: tests/transcriptions/rows.py, tests/transcriptions/transformer.py (embedding).
 """
 
@@ -32,7 +32,7 @@ class Linear(Module):
 
     Shapes: x (..., in_features) → y (..., out_features); `bias=False` leaves b out.
     Weights and bias are drawn from U(−a, a), a = 1/√in_features (as torch.nn.Linear), with the generator `rng`.
-    Raises ValueError unless both numbers of features are positive.
+    Raises TypeError unless both numbers of features are integers, ValueError unless they are positive.
     """
 
     @takes("", in_features="whole ≥ 1", out_features="whole ≥ 1", bias="True or False", rng="generator")
@@ -50,7 +50,7 @@ class MLP(Module):
     """Linear maps between the given `sizes`, with `activation` after all but the last.
 
     Shapes: x (..., sizes[0]) → y (..., sizes[-1]); `bias=False` leaves the biases of all maps out.
-    Raises TypeError unless sizes are integers, ValueError for fewer than two.
+    Raises TypeError unless sizes are integers, ValueError for fewer than two or one below 1.
     """
 
     @takes("", sizes="whole ≥ 1, 2 or more", activation="function", bias="True or False", rng="generator")

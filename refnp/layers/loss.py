@@ -8,7 +8,7 @@
 Cross-entropy over classes is in cross_entropy.py.
 `reduction` is "mean" over all that counts, "sum", or "none" for one loss an element or row. What does not count, under
 a mask or an ignored index, has loss 0 and gradient 0 whatever stands there, NaN included; if nothing counts, so has the
-whole (PyTorch: NaN).
+whole (PyTorch: NaN). ℓ̄ in a VJP is that of an element: of the mean of n, 1/n of the whole's; 0 if it does not count.
 Words: layers/__init__.py.   Transcription: tests/transcriptions/probability.py.
 Source: Sivaraya (2023) §3.2 eq. 8 and 9 (Gaussian conditionals); Huber (1964).
 """
@@ -56,7 +56,7 @@ def huber(prediction, target, *, delta=1.0, mask=None, reduction="mean"):
 
     Shapes, mask and reduction as in `mse`. δ is a number, in units of the target; the loss is written c (|d| − ½ c),
     with c = min(|d|, δ).
-    Raises ValueError for a δ that is not positive and finite, and what `mse` raises.
+    Raises ValueError for a δ that is not positive and finite, TypeError for no number, and what `mse` raises.
     VJP: p̄ = ℓ̄ max(−δ, min(d, δ)), t̄ = −p̄. The slope has no jump; its own slope has, at |d| = δ.
     Source: Huber (1964).
     Elsewhere: PyTorch's smooth_l1_loss with beta = δ is this divided by δ.
@@ -124,7 +124,7 @@ def binary_cross_entropy(logits, targets, *, positive_weight=1.0, mask=None, red
     "mean" divides by the number of elements that count, whatever w.
     Both logarithms are of 1 plus a number, and neither term is negative: no digit is lost in either tail, as σ itself
     would lose them.
-    Raises ValueError for a target outside [0, 1] or a weight that is not positive and finite, and what `mse` raises.
+    Raises ValueError for a target that counts and is not in [0, 1], and for w what `huber` raises for δ.
     VJP: x̄ = ℓ̄ ((1 − t) σ(x) − w t σ(−x)), t̄ = ℓ̄ ((w − 1) log(1 + e^(−x)) − x).
     Elsewhere: PyTorch's binary_cross_entropy_with_logits (its binary_cross_entropy takes σ(x), whose 1 − σ has lost its
     digits, and bounds the logarithms by −100).

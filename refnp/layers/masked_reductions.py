@@ -38,7 +38,7 @@ def broadcast_shape(name: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def check_positive(name: str, argument: str, value: ArrayLike) -> None:
-    """ValueError naming the first value that is not positive and finite, as unknown numbers are taken to be."""
+    """ValueError naming the first value whose real part is not positive and finite; unknown numbers pass."""
     if is_kind(np.real(value)):
         return
     real = np.asarray(np.real(value))

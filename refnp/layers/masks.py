@@ -38,7 +38,7 @@ def causal(queries: int, keys: int | None = None, *, align: str = "top_left") ->
     keys m ≤ n (PyTorch's is_causal, ONNX 24), "bottom_right" m ≤ n + M − N, so that the last attends to all
     (flash-attention; decoding with a cache, ONNX 24 too if it is given past keys), and the first N − M queries nothing
     if there are more of them than keys.
-    Raises ValueError for negative lengths or another `align`.
+    Raises ValueError for negative lengths or another `align`, TypeError for a length that is not an integer.
     """
     return window(queries, keys, align=align)
 
@@ -73,7 +73,7 @@ def window(
 def key_padding(lengths: ArrayLike, keys: int) -> Array:
     """Sequence b has `lengths[b]` real keys, the rest is padding: (B, 1, M) booleans for every query alike.
 
-    Raises TypeError unless lengths are integers, ValueError if one is negative or more than `keys`.
+    Raises TypeError unless lengths and `keys` are integers, ValueError if one is negative or a length exceeds `keys`.
     """
     lengths = integers("key_padding", "lengths", lengths)
     if lengths.size and (lengths.min() < 0 or lengths.max() > keys):
@@ -86,7 +86,7 @@ def blocks(query_segments: ArrayLike, key_segments: ArrayLike | None = None) -> 
     """A query attends to the keys of its own segment only, as when several sequences are packed into one.
 
     Shapes: segment numbers (..., N) and (..., M) (the queries' again by default) → (..., N, M).
-    Raises ValueError for a single number in place of a sequence.
+    Raises ValueError for a single number in place of a sequence and if axes in front do not broadcast.
     """
     query_segments = np.asarray(query_segments)
     key_segments = query_segments if key_segments is None else np.asarray(key_segments)
@@ -95,7 +95,7 @@ def blocks(query_segments: ArrayLike, key_segments: ArrayLike | None = None) -> 
 
 @explained
 def combine(*masks: ArrayLike | None) -> Array | None:
-    """What all masks allow; None allows everything.
+    """What all masks allow; None allows everything, and is returned if there is no mask.
 
     Raises TypeError unless masks are boolean, ValueError unless their shapes broadcast.
     """

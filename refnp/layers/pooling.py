@@ -48,8 +48,8 @@ def average_pool(x, size, *, stride=None, padding=0, ceil_mode=False, count_incl
     padding before it. count_include_pad: the zeros of the padding count, k is the size of the window (as PyTorch and
     flax have it); with False k is the number of places of x in it (Keras). What a window has beyond the padding, with
     ceil_mode, never counts.
-    Raises ValueError for sizes that do not fit x, padding by a whole window or more, or an axis of length 0; TypeError
-    for sizes that are no integers and flags that are not True or False.
+    Raises ValueError for sizes that do not fit x, padding by a whole window or more, an axis of length 0, or more than
+    8 axes of space; TypeError for sizes that are no integers and flags that are not True or False.
 
     VJP: x̄[i] = Σ_{p,t: s p + t − a = i} ȳ[p]/k[p].
     """

@@ -19,11 +19,11 @@ from refnp.numbers.arrays import floating
 
 @takes("x (...) → (...)", rate="in [0, 1)", rng="generator?")
 def dropout(x: Array | Tensor, rate: float, rng: np.random.Generator | None = None) -> Array | Tensor:
-    """x with a random fraction `rate` of its numbers 0, the rest divided by 1 − rate; x itself without a generator.
+    """x with each number 0 with probability `rate`, else divided by 1 − rate; x itself without a generator.
 
     Shapes: x (...) → y (...).   VJP: x̄ᵢ = mᵢ ȳᵢ / (1 − rate).
-    A generator means training, None evaluation: nothing is switched on or off elsewhere. The draws are the same in
-    every precision.   Raises ValueError unless 0 ≤ rate < 1, TypeError for an rng that is no numpy.random.Generator.
+    A generator means training, None evaluation. The draws are the same in every precision, multiples of 2⁻²⁴. A NaN
+    or ∞ that is dropped gives NaN, gradient 0.   Raises ValueError unless 0 ≤ rate < 1, TypeError for another rng.
     """
     if not isinstance(x, (np.ndarray, Tensor)) or x.dtype.kind not in "biufc":
         x = multiply(x, 1)  # which says so if these are no numbers

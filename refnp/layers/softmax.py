@@ -1,4 +1,4 @@
-"""Softmax: any row of numbers becomes a row of weights, positive and with sum 1.
+"""Softmax: a row of numbers becomes a row of weights, none negative and with sum 1.
 
     p_i = exp(x_i) / Σ_j exp(x_j)            log p_i = x_i − log Σ_j exp(x_j)
 
@@ -22,7 +22,7 @@ def softmax(x):
 
     Shapes: x (..., n, ...) → p of the same shape.
     A row of nothing but −∞ has no element to choose and gives 0, with gradient 0 (PyTorch and JAX: NaN).
-    A row with NaN or +∞ gives NaN.   Raises ValueError if `axis` is out of range.
+    A row with NaN or +∞ gives NaN.   Raises ValueError if `axis` is out of range or named twice, TypeError for no int.
 
     VJP: ∂p_i/∂x_j = p_i δ_ij − p_i p_j, the symmetric matrix diag(p) − p pᵀ, so
 
@@ -54,10 +54,10 @@ def log_softmax(x):
     """log p_i = (x_i − m) − log1p(r) along `axis` (an int or several), m the row maximum, r = Σ_{j≠L} exp(x_j − m).
 
     L is the largest element: its exponential is 1, and log1p(r) keeps the digits of a small r that 1 + r loses, so
-    log_softmax([20, 0]) starts with −2.06e-9, where PyTorch gives 0.
+    log_softmax([20, 0]) starts with −2.06e-9, where PyTorch in float32 gives 0.
 
-    Shapes: x (..., n, ...) → log p of the same shape.   A row of nothing but −∞ gives −∞, with gradient 0.
-    Raises ValueError if `axis` is out of range.
+    Shapes: x (..., n, ...) → log p of the same shape.   A row of nothing but −∞ gives −∞, with gradient 0, one with NaN
+    or +∞ gives NaN.   Raises what `softmax` raises.
 
     VJP: ∂(log p_i)/∂x_j = δ_ij − p_j, so x̄_i = ȳ_i − p_i Σ_j ȳ_j. For L, where p is near 1 and the two terms
     nearly cancel, the same with 1 − p_L = r/(1 + r): x̄_L = ȳ_L r/(1 + r) − p_L Σ_{j≠L} ȳ_j.

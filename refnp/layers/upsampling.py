@@ -39,20 +39,20 @@ from refnp.numbers.words import constant
     kernel=kernels.upsample,
 )
 def upsample(x, factor=None, *, size=None, mode="nearest", align_corners=False):
-    """y[i] = x[⌊i/f⌋], every number repeated f times along each axis; or y[i] = (1 − λ) x[j] + λ x[j + 1], between two.
+    """y[i] = x[⌊i/f⌋], for whole f each number f times on each axis; or y[i] = (1 − λ) x[j] + λ x[j + 1], between two.
 
     Shapes: x (B, C, *lengths) → y (B, C, *positions), positions = ⌊length · factor⌋ or `size`; also (C, *lengths) →
     (C, *positions), if factor or size is a tuple: its length says how many axes of space there are.
     factor: a number for all axes, or one for each, whole or not. size: in place of it the lengths of y, a whole number
-    or one for each axis. Both may be smaller than before: then places are left out, and nothing is averaged.
+    or one for each axis. Both may make y shorter than x: nothing is smoothed before, so places may be left out.
     mode: "nearest", "nearest-exact" or "linear", over all axes of space (bilinear on two, trilinear on three).
     align_corners: with "linear", whether the first and last places are kept or the outer edges of cells; the equations
     are at the top of this file.
-    Raises ValueError unless there is one of factor and size, for one that leaves no place, for another mode, and for
-    align_corners without "linear"; TypeError for what is no number, or an align_corners that is not True or False.
+    Raises ValueError unless there is one of factor and size, for one that leaves no place, a size of an axis without
+    any, another mode, align_corners without "linear"; TypeError for no number, an align_corners not True or False.
 
     VJP: x̄[j] = Σ_i w_ij ȳ[i], where y[i] = Σ_j w_ij x[j]: the transpose. For whole factors and "nearest" the sum of ȳ
-    over the f places of x[j]; so it undoes average_pool's 1/k, and is its transpose up to that.
+    over the copies of x[j]. The kernel leaves out w_ij = 0; in these lines 0 times a NaN or ∞ of x gives NaN.
     """
     positions, steps = resampled(x.shape[2:], factor, size)
     axes = zip(x.shape[2:], positions, steps, strict=True)
