@@ -39,7 +39,7 @@ def vjp(function: Callable, *arguments: Any) -> tuple[Any, Callable]:
     The pullback may be called any number of times. Constants have gradient None. The arguments and the value are
     copied: both may be changed afterwards. What the function takes from elsewhere is shared, and must stay as it is.
     Raises TypeError inside another vjp or grad that differentiates the same values; the pullback raises ValueError
-    for a cotangent of another nesting or shape than the result.
+    for a cotangent with another number of leaves than the result, or a leaf of another shape.
     Of other kinds of numbers (refnp.numbers) likewise, if all that is differentiated is of one kind.
     Same convention as jax.vjp and torch.func.vjp.
     """
@@ -152,7 +152,7 @@ def value_and_grad(function: Callable, argnums: int | tuple[int, ...] = 0) -> Ca
     """A function that returns `function`'s scalar value and its gradient with respect to some arguments.
 
     Raises ValueError when the result is not one number (use vjp or jacobian for those), when it does not depend on
-    what is differentiated, or argnums are out of range; TypeError when an argument has nothing to differentiate.
+    what is differentiated, or argnums are out of range or equal; TypeError when one has nothing to differentiate.
     """
     single = isinstance(argnums, (int, np.integer))
     chosen: tuple = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
@@ -191,7 +191,7 @@ def grad(function: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
     """A function that returns the gradient of a scalar `function` with respect to some arguments.
 
     Raises ValueError when the result is not one number (use vjp or jacobian for those), when it does not depend on
-    what is differentiated, or argnums are out of range; TypeError when an argument has nothing to differentiate.
+    what is differentiated, or argnums are out of range or equal; TypeError when one has nothing to differentiate.
     """
     evaluate = value_and_grad(function, argnums)
     return lambda *arguments: evaluate(*arguments)[1]
@@ -201,8 +201,8 @@ def jacobian(function: Callable, argnum: int = 0) -> Callable:
     """A function that returns J_ij = ∂y_i/∂x_j, shape y.shape + x.shape, a row per element of y by its pullback.
 
     For nested results and arguments, such a matrix for every pair: the nesting of y, in each leaf that of x.
-    Raises ValueError if argnum is out of range or the result does not depend on that argument, TypeError if it has
-    nothing to differentiate.
+    Raises ValueError if argnum is out of range or a result with elements does not depend on that argument, TypeError if
+    it has nothing to differentiate.
     """
 
     def evaluate(*arguments: Any) -> Any:

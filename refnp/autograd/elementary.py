@@ -85,10 +85,10 @@ def negative(x):
 def power(x, exponent):
     """y = x^p.   VJP: x̄ = ȳ p x^(p−1) (0 where p = 0), p̄ = ȳ y log x.
 
-    Exponents 2 and 3 given as Python numbers are computed as products, which rounds as well and is much faster.
+    Exponents 2 and 3 given as Python numbers are computed as products, much faster; a cube is then rounded twice.
     At x = 0: p̄ is 0 for p ≥ 0, where 0^p does not change (or jumps, at p = 0), and −∞ · ȳ for p < 0, where y is ∞.
-    A negative x has real powers for whole p only; others are NaN, with NumPy's warning, and so is p̄.
-    Raises ValueError for an integer p beyond the floating-point numbers.
+    A negative x has real powers for whole p only; others are NaN, with NumPy's warning. For whole p too p̄ is NaN.
+    Raises ValueError for an integer p beyond the floating-point numbers, and for negative integer powers of integers.
     """
     x, exponent = in_order(x), in_order(exponent)
     if type(exponent) is int and abs(exponent) > MOST:
@@ -274,7 +274,7 @@ def arctan(x):
 def arctan2(y, x):
     """z = the angle of the point (x, y), in radians, between −π and π: arctan(y/x) where x > 0.
 
-    VJP: ȳ = z̄ x/r², x̄ = −z̄ y/r², r² = x² + y²; and 0 at the origin, where there is no angle (PyTorch, JAX: NaN).
+    VJP: ȳ = z̄ x/r², x̄ = −z̄ y/r², r² = x² + y²; and 0 at the origin, where there is no angle (JAX: NaN).
     """
     if kind_of((y, x)) is not None:
         square = x * x + y * y
@@ -297,7 +297,7 @@ def arctan2(y, x):
 @primitive
 @takes_unchecked("x (...), y nonzero (...) → (...)")
 def remainder(x, y):
-    """z = x − y ⌊x/y⌋, between 0 and y, with the sign of y.   VJP: x̄ = z̄, ȳ = −z̄ ⌊x/y⌋, as between the jumps."""
+    """z = x − y ⌊x/y⌋, between 0 and y; NaN for y = 0, of integers 0.   VJP: x̄ = z̄, ȳ = −z̄ ⌊x/y⌋, jumps left out."""
     with np.errstate(divide="ignore", invalid="ignore"):  # by 0: NaN, and 0 of integers
         whole = np.floor_divide(np.real(x), np.real(y))
         is_complex = np.iscomplexobj(x) or np.iscomplexobj(y)
@@ -310,7 +310,7 @@ def remainder(x, y):
 @explained
 @takes_unchecked("x (...) → (...)")
 def floor(x: ArrayLike) -> Array | Tensor:
-    """⌊x⌋ (of the real part), in the type of x: a constant, which has no gradient, for between jumps it is 0."""
+    """⌊x⌋ (of the real part), in the floating type of x: a constant, without gradient, which between jumps is 0."""
     values = _numbers("floor", x)
     return _like(np.floor(values.real).astype(values.dtype), x)
 
@@ -318,7 +318,7 @@ def floor(x: ArrayLike) -> Array | Tensor:
 @explained
 @takes_unchecked("x (...) → (...)", decimals="whole")
 def round(x: ArrayLike, decimals: int = 0) -> Array | Tensor:
-    """x rounded to so many decimals, halves to even (the real part), in the type of x: a constant, without gradient."""
+    """x rounded to so many decimals, halves to even (the real part), in the floating type of x, without gradient."""
     values = _numbers("round", x)
     return _like(np.round(values.real, decimals).astype(values.dtype), x)
 
@@ -382,14 +382,14 @@ def absolute(x):
 @primitive
 @takes_unchecked("x (...), y (...) → (...)")
 def maximum(x, y):
-    """z = max(x, y), NaN if either is.   VJP: z̄ goes to the larger; at a tie, the kink, half to each."""
+    """z = max(x, y), NaN if either is.   VJP: z̄ goes to the larger, or a NaN, of two to x; at a tie half to each."""
     return _pick(x, y, np.greater(x, y))
 
 
 @primitive
 @takes_unchecked("x (...), y (...) → (...)")
 def minimum(x, y):
-    """z = min(x, y), NaN if either is.   VJP: z̄ goes to the smaller; at a tie, the kink, half to each."""
+    """z = min(x, y), NaN if either is.   VJP: z̄ goes to the smaller, or a NaN, of two to x; at a tie half to each."""
     return _pick(x, y, np.less(x, y))
 
 
@@ -432,7 +432,7 @@ def where(condition, x, y):
 def clip(x, low=None, high=None):
     """y = min(max(x, low), high), as NumPy defines it: `high` where low > high, NaN where one of the three is NaN.
 
-    VJP: ȳ goes to the one of the three that y is, and to x where x equals a bound: x̄ = ȳ where low ≤ x ≤ high.
+    VJP: x̄ = ȳ where low ≤ x ≤ high, or where x alone is NaN; elsewhere ȳ goes to the bound that y is.
     Raises ValueError if neither bound is given.
     """
     if low is None and high is None:

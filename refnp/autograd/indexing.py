@@ -19,9 +19,9 @@ from refnp.numbers.words import added_at, arange
 
 @primitive
 def getitem(x, index):
-    """y = x[index]; slices, integers, None, Ellipsis, boolean masks and integer arrays or Tensors, as in NumPy.
+    """y = x[index]; slices, integers, None, Ellipsis, boolean masks and integer lists, arrays or Tensors, as in NumPy.
 
-    VJP: x̄ = zeros with ȳ added at `index`; an element that was read k times gets k contributions.
+    VJP: x̄ = zeros with ȳ added at `index`, for each time that it was read.   Raises IndexError where NumPy does.
     """
     x = as_array(x)
     index = tuple(map(_place, index)) if isinstance(index, tuple) else _place(index)
@@ -63,7 +63,7 @@ def take(x, indices, axis=0):
     """y = x at integer `indices` along one axis: rows of a table, the lookup of embeddings.
 
     Shapes: x (V, ...), indices (N, ...) → y (N, ..., ...) for axis 0.
-    VJP: x̄_v = Σ_{n: indices_n = v} ȳ_n.
+    VJP: x̄_v = Σ_{n: indices_n = v} ȳ_n, where −1 is V − 1, and so on.
     Raises TypeError if the indices are not integers, IndexError if one is outside −V … V − 1.
     """
     x, indices = as_array(x), integers("take", "indices", indices)

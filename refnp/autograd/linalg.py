@@ -29,7 +29,7 @@ def matmul(x, y):
 
     Shapes: x (..., N, K), y (..., K, M) → z (..., N, M); a vector (K,) is a row on the left, a column on the right.
     VJP: X̄ = Z̄ Yᵀ, Ȳ = Xᵀ Z̄.   A single matrix y is multiplied with all rows of x in one product.
-    Raises ValueError if the inner lengths differ or an argument has no axes.
+    Raises ValueError if the inner lengths differ, an argument has no axes, or batch axes do not broadcast.
     """
     x, y = as_array(x), as_array(y)
     if not x.ndim or not y.ndim or x.shape[-1] != y.shape[-2 if y.ndim > 1 else 0]:
@@ -110,7 +110,7 @@ def outer(x, y):
     """Z_ij = x_i y_j.
 
     Shapes: x (..., N), y (..., M) → z (..., N, M).   VJP: x̄ = Z̄ y, ȳ = Z̄ᵀ x.
-    Raises ValueError if an argument has no axes.
+    Raises ValueError if an argument has no axes, or batch axes do not broadcast.
     """
     x, y = as_array(x), as_array(y)
     if not x.ndim or not y.ndim:
@@ -126,7 +126,7 @@ def outer(x, y):
 def dot(x: ArrayLike, y: ArrayLike) -> Array | Tensor:
     """x y: of numbers the product, of vectors Σ x_i y_i, of matrices X Y, as numpy.dot.
 
-    Raises ValueError for a batch of matrices y, which NumPy pairs with every row of x.
+    Raises ValueError for a batch of matrices y, which NumPy pairs with every row of a matrix x, or lengths that differ.
     """
     if not np.ndim(raw(x)) or not np.ndim(raw(y)):
         return multiply(x, y)
@@ -153,7 +153,7 @@ def diagonal(x, offset=0):
     """y_i = X_{i, i+k} over the last two axes, k = `offset`: above the main diagonal for k > 0, below for k < 0.
 
     Shapes: x (..., N, M) → y (..., length).   VJP: X̄ = ȳ on that diagonal, 0 elsewhere.
-    Raises ValueError for fewer than two axes.   Elsewhere: numpy.diagonal takes the first two axes by default.
+    Raises ValueError for fewer than two axes, TypeError unless `offset` is whole. (numpy.diagonal: the first two axes.)
     """
     x = _matrices("diagonal", x)
     if not isinstance(offset, (int, np.integer)) or isinstance(offset, bool):

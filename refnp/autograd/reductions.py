@@ -1,8 +1,8 @@
 """Sums and their relatives: many elements in, fewer out.
 
-`axis` is None (all axes), an int or a tuple; `keepdims` keeps the reduced axes with length 1. In every VJP the
-gradient ȳ is repeated along the reduced axes, since each element took part in exactly one result.
-Elements are added in C order, however x lies in memory: the same values give the same bits.
+`axis` is None (all axes), an int or a tuple; ValueError for one out of range or named twice. `keepdims` keeps the
+reduced axes with length 1. In the VJPs of reductions ȳ is repeated along the reduced axes.
+Elements are added as if x lay in C order, whatever its place in memory: the same values give the same bits.
 """
 
 import functools
@@ -97,7 +97,7 @@ def var(x, axis: Axis = None, *, ddof=0, keepdims=False):
 
     In two passes, for E[x²] − E[x]² cancels; what rounding leaves of the mean is subtracted once more.
     VJP: x̄_i = 2 ȳ (x_i − μ)/(n − d), for Σ (x − μ) = 0 leaves nothing of the derivative of μ.
-    Raises ValueError unless there are more than d numbers (NumPy and PyTorch: NaN, or a division by 0).
+    Raises ValueError unless there are more than d numbers (NumPy, PyTorch: NaN or ∞), TypeError as `norm`.
     Source: Chan, Golub & LeVeque (1983).   Elsewhere: torch.var has d = 1 unless told otherwise.
     """
     centred, scale, axes, n = _centred("var", x, axis, ddof)
@@ -115,7 +115,7 @@ def std(x, axis: Axis = None, *, ddof=0, keepdims=False):
     """y = √var(x), the standard deviation over `axis`; `ddof` as there.
 
     VJP: x̄_i = ȳ (x_i − μ)/((n − d) y), and 0 at the kink, where all x are equal (JAX: NaN).
-    Raises ValueError unless there are more than d numbers.
+    Raises ValueError unless there are more than d numbers, TypeError for complex x as `norm`.
     """
     centred, scale, axes, n = _centred("std", x, axis, ddof)
     y = np.sqrt((centred * centred).sum(axes, keepdims=True) / n)
@@ -153,9 +153,9 @@ def _centred(name: str, x: Any, axis: Axis, ddof: int) -> tuple:
 @takes_unchecked("x (...)", **OVER_AXES)
 @float16_in_float32
 def max(x, axis: Axis = None, *, keepdims=False):
-    """y = max x over `axis` (for complex x, the element with the largest real part).
+    """y = max x over `axis` (NaN if there is one; of complex x by real parts, with the mean imaginary part of a tie).
 
-    VJP: ȳ goes to the largest element; at a tie, the kink, in equal shares.   Raises ValueError for no elements.
+    VJP: ȳ goes to the largest element, or NaN; of several in equal shares.   Raises ValueError for no elements.
     """
     return _extreme("max", x, axis, keepdims, largest=True)
 
@@ -164,9 +164,9 @@ def max(x, axis: Axis = None, *, keepdims=False):
 @takes_unchecked("x (...)", **OVER_AXES)
 @float16_in_float32
 def min(x, axis: Axis = None, *, keepdims=False):
-    """y = min x over `axis` (for complex x, the element with the smallest real part).
+    """y = min x over `axis` (NaN if there is one; of complex x by real parts, with the mean imaginary part of a tie).
 
-    VJP: ȳ goes to the smallest element; at a tie, the kink, in equal shares.   Raises ValueError for no elements.
+    VJP: ȳ goes to the smallest element, or NaN; of several in equal shares.   Raises ValueError for no elements.
     """
     return _extreme("min", x, axis, keepdims, largest=False)
 
@@ -219,10 +219,10 @@ def logsumexp(x, axis: Axis = None, *, keepdims=False):
     """y = log Σ exp(x_i) over `axis`, from the row maximum m: y = m + log Σ exp(x_i − m).
 
     The k largest elements add exactly k to the sum, the rest r: log(k + r) is taken as log k + log1p(r/k), which keeps
-    every digit of a result near 0: logsumexp([0, −40]) is 4.2e-18.
+    the digits of r, and those of y where m = 0: logsumexp([0, −40]) is 4.2e-18.
 
     VJP: x̄_i = ȳ exp(x_i − y), the softmax of x.   A sum over nothing, or nothing but −∞, has value −∞ and gradient 0
-    (PyTorch: NaN); with +∞ in it, +∞, and the gradient goes there.
+    (PyTorch: NaN); with +∞ in it (and no NaN), +∞, whose gradient goes there.
     Source: Blanchard, Higham & Higham (2021).
     """
     x = in_order(floating(x))
@@ -253,10 +253,10 @@ def log_of_total(e: Any, ones: Array, axes: tuple[int, ...]) -> tuple:
 @takes_unchecked("x (...)", **OVER_AXES)
 @float16_in_float32
 def norm(x, axis: Axis = None, *, keepdims=False):
-    """y = √(Σ x²) over `axis`, scaled by the largest element so that no square over- or underflows.
+    """y = √(Σ x²) over `axis`, scaled by the largest element: no square overflows, nor underflows if it counts.
 
-    VJP: x̄_i = ȳ x_i / y, and 0 at the kink x = 0 (others give NaN there).   Raises TypeError for complex x, but for the
-    steps of differentiation; so do `var` and `std`.
+    VJP: x̄_i = ȳ x_i / y, and 0 at the kink x = 0 (JAX: NaN).   Raises TypeError for complex x, but for the steps of
+    differentiation.
     """
     x = steps_only("norm", in_order(floating(x)))
     axes = _axes("norm", axis, x)
@@ -320,7 +320,7 @@ def sort(x: ArrayLike, axis: int | None = -1) -> Array | Tensor:
 def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array | Tensor:
     """The middle element of x in order over `axis`, or the mean of the middle two; NaN if there is one.
 
-    VJP: ȳ goes to the middle element, or half to each of two; of equal ones, to those that come first in order.
+    VJP: ȳ goes to the middle element, or half to each of two, equal ones in their order in x; to the last NaN if any.
     Raises ValueError for no elements.
     """
     values = as_array(raw(x))
@@ -338,14 +338,14 @@ def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array 
 @explained
 @takes_unchecked("x (...)", axis="an axis?")
 def argmax(x: ArrayLike, axis: int | None = None) -> Array | np.integer:
-    """The place of the largest element (of its real part), the first of equals: an array of integers, no gradient."""
+    """The first place of the largest (by real parts), or of NaN: integers, no gradient. ValueError for no elements."""
     return _place_of("argmax", np.argmax, x, axis)
 
 
 @explained
 @takes_unchecked("x (...)", axis="an axis?")
 def argmin(x: ArrayLike, axis: int | None = None) -> Array | np.integer:
-    """The place of the smallest element (of its real part), the first of equals: an array of integers, no gradient."""
+    """The first place of the smallest (by real parts), or of NaN: integers, no gradient. ValueError for no elements."""
     return _place_of("argmin", np.argmin, x, axis)
 
 

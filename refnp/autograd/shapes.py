@@ -1,7 +1,7 @@
 """Moving elements: other shapes, joins and cuts, padding.
 
 Nothing is computed: the gradient of an element goes back to the place from which it was read. Where a place was read
-several times (reflecting pads) its gradients are added up, in a fixed order.
+several times (repeats, pads) its gradients are added up, in a fixed order. An axis out of range is a ValueError.
 """
 
 from collections.abc import Sequence
@@ -113,7 +113,7 @@ def flip(x, axis=None):
 def roll(x, shift, axis=None):
     """y_{i+s} = x_i on a ring: x moved by `shift` along `axis`, or along its elements in C order if there is none.
 
-    VJP: x̄ = ȳ rolled by −s.
+    VJP: x̄ = ȳ rolled by −s.   One shift for all axes, or one for each; ValueError if not, TypeError unless integers.
     """
     shift = integers("roll", "shift", shift, signed=True)
     if axis is not None:
@@ -127,7 +127,7 @@ def concatenate(arrays: Sequence[ArrayLike], axis: int = 0) -> Array | Tensor:
     """y = arrays joined along an existing axis.   VJP: each gets its piece of ȳ.
 
     Shapes: (..., n_k, ...) → (..., Σ_k n_k, ...).
-    Raises ValueError if there is no array, or if shapes differ elsewhere than along `axis`.
+    Raises ValueError if there is no array, or if shapes differ elsewhere than along `axis`, TypeError for no list.
     """
     if not _several("concatenate", arrays):
         raise ValueError("concatenate: no arrays were given; pass at least one")
@@ -156,7 +156,7 @@ def _concatenate(*arrays, axis):
 def stack(arrays: Sequence[ArrayLike], axis: int = 0) -> Array | Tensor:
     """y = arrays of one shape joined along a new axis.   VJP: each gets its slice of ȳ.
 
-    Raises ValueError if there is no array or the shapes differ.
+    Raises ValueError if there is no array or the shapes differ, TypeError for what is no list of arrays.
     """
     if not _several("stack", arrays):
         raise ValueError("stack: no arrays were given; pass at least one")
@@ -192,7 +192,7 @@ def vstack(arrays: Sequence[ArrayLike]) -> Array | Tensor:
 def split(x, sections, axis=-1):
     """y = x cut along `axis` (the last by default) into `sections` equal parts, or at the given places; a tuple.
 
-    VJP: x̄ = the gradients of the parts, joined.
+    Negative places count from the end.   VJP: x̄ = the gradients of the parts, joined.
     Raises ValueError if equal parts do not fit, or if places do not ascend from 0 to the length of the axis.
     """
     x = as_array(x)
@@ -212,8 +212,8 @@ def split(x, sections, axis=-1):
 def pad(x, widths, *, mode="zeros", value=0.0):
     """y_i = x_{source(i)}: x made longer at both ends of its axes; `widths` has a pair (before, after) per axis.
 
-    mode "zeros" (or `value`), "circular" (a ring), "reflect" (a mirror on the last element), "replicate" (the last
-    element again).   VJP: x̄_j = Σ_{i: source(i) = j} ȳ_i.
+    mode "zeros" (or `value`, of this mode alone), "circular" (a ring), "reflect" (a mirror on the last element),
+    "replicate" (the last element again).   VJP: x̄_j = Σ_{i: source(i) = j} ȳ_i.
     Raises TypeError if widths are not integers, ValueError if they are negative or not a pair per axis, for an unknown
     mode, or for more padding than the mode can find elements for.
     """

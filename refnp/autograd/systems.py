@@ -6,9 +6,9 @@ Row k is exchanged with the row below it whose element in column k is the larges
 
     A X = B:  X = U⁻¹ L⁻¹ P B          Aᵀ Y = C:  Y = Pᵀ L⁻ᵀ U⁻ᵀ C          det A = ± Π_i U_ii,   ± the sign of P
 
-in the precision of A: float32 to clongdouble, which LAPACK has not, and complex numbers without a conjugate. Symmetric
-positive definite matrices, as covariances are, take half the work by `cholesky`, with `cholesky_solve` and
-`log_determinant`.
+in the precision of A: float32 to clongdouble, which LAPACK has not, and complex numbers without a conjugate, for which
+|z| is |Re z| + |Im z|, and a pivot with real part 0 counts as 0. Symmetric positive definite matrices, as covariances
+are, take half the work by `cholesky`, with `cholesky_solve` and `log_determinant`.
 
 Matrices are the last two axes; axes before them are a batch and broadcast.
 Source: Higham (2002), ch. 9 (elimination); Giles (2008) (VJPs).
@@ -112,7 +112,7 @@ def solve(a, b):
 
     Shapes: a (..., N, N), b (..., N, M), or one vector (N,) → x (..., N, M), or (..., N).
     VJP: B̄ = A⁻ᵀ X̄, Ā = −B̄ Xᵀ: from A dX = dB − dA X.
-    Raises ValueError for shapes that do not fit, and if A is singular, naming the matrix.
+    Raises ValueError for shapes that do not fit, and if A is singular or not finite, naming the matrix.
     """
     lower, upper, order, _ = eliminated(a)
     refuse_singular("solve", upper)
@@ -133,7 +133,7 @@ def inv(a):
     """The inverse A⁻¹. To multiply with it, take `solve`, which is faster and rounds less.
 
     Shapes: a (..., N, N) → y (..., N, N).   VJP: Ā = −A⁻ᵀ Ȳ A⁻ᵀ, from dA⁻¹ = −A⁻¹ dA A⁻¹.
-    Raises ValueError if A is not square or singular, naming the matrix.
+    Raises ValueError if A is not square, singular or not finite, naming the matrix.
     """
     lower, upper, order, _ = eliminated(a)
     refuse_singular("inv", upper)

@@ -132,8 +132,8 @@ def cholesky(a):
 
     Shapes: a (..., N, N) → L (..., N, N).
     VJP: Ā = ½ L⁻ᵀ (Φ + Φᵀ) L⁻¹, Φ = the lower triangle of Lᵀ L̄ with its diagonal halved: from dL = L Φ(L⁻¹ dA L⁻ᵀ).
-    Raises ValueError if A is not square, a triangle (a factor, or half of a covariance, whose other half would be taken
-    for 0), or not positive definite, naming the matrix and its smallest eigenvalue.
+    Raises ValueError if A is not square, a lower triangle (a factor, or half of a covariance, whose other half would be
+    taken for 0), holds NaN, or is not positive definite, naming the matrix and its smallest eigenvalue.
     """
     factor = factor_of((a + a.mT) / 2)  # (..., N, N)
 

@@ -68,7 +68,7 @@ def multivariate_normal_log_prob(y, mean, factor):
     """ℓ = −½ |z|² − Σ_i log L_ii − (N/2) log 2π with z = L⁻¹ (y − μ): all N numbers of y at once.
 
     Shapes: y and mean (..., N), lower triangular L (..., N, N), of which nothing above the diagonal is read → (...).
-    Raises ValueError for shapes that do not fit or a diagonal of L that is not positive and finite.
+    Raises ValueError for shapes that do not fit, a diagonal that is not positive and finite, or a covariance for L.
     VJP, with w = L⁻ᵀ z, from dz = L⁻¹ (dy − dμ − dL z):
 
         ȳ = −ℓ̄ w        μ̄ = ℓ̄ w        L̄ = ℓ̄ (tril(w zᵀ) − diag(1/L_ii))

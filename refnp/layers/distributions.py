@@ -4,9 +4,9 @@
     Categorical          p(c) = exp(x_c) / Σ_i exp(x_i)                                  one class of V
 
 Numbers that belong together are in multivariate_normal.py, mixtures in mixture.py. A distribution holds its parameters,
-arrays or Tensors, and returns the same. Samples are reparameterised,
-y = μ + σ ε with ε free of parameters, so that gradients flow through them; ε is drawn in float64 and then rounded, the
-same numbers in every precision. Who has ε already passes it, `sample(shape=…, epsilon=…)`, in place of `rng`.
+arrays or Tensors, and returns the same. Samples of numbers are reparameterised, y = μ + σ ε with ε free of parameters,
+so that gradients flow through them; ε is drawn in float64 and then rounded, the same numbers in every precision. Who
+has ε already passes it, `sample(shape=…, epsilon=…)`, in place of `rng`.
 What does not count under a mask has log p = 0 and gradient 0, NaN or not.
 Source: Sivaraya (2023) §2.3 (coherent samples), §3.2 eq. 8 and 9; Kingma & Welling (2014), arXiv 1312.6114.
 Transcription: tests/transcriptions/probability.py.
@@ -53,7 +53,7 @@ class Distribution:
         """Draws, `shape` of them, axes in front, made of noise ε from `rng` as the class says.
 
         `epsilon` is ε itself, in place of `rng`, with the same axes in front. Raises ValueError for another shape or
-        both of them, TypeError for neither.
+        both of them, TypeError for neither or an `rng` that is no generator.
         """
         return self._from(self._noise("sample", rng, shape, epsilon, self.of_noise))
 
@@ -96,8 +96,8 @@ class Normal(Distribution):
     Shapes: mean and std broadcast; `shape` is what they broadcast to. Python numbers change no dtype:
     `Normal(0.0, 1.0).log_prob(y)` has that of y.
     Samples: y = μ + σ ε, ε ~ N(0, 1) of `shape`.   VJP: μ̄ = ȳ, σ̄ = ȳ ε, ε̄ = ȳ σ.
-    Raises ValueError for a std that is zero, negative or infinite. NaN is let in, for it may lie under a mask, and
-    refused where it counts.
+    Raises ValueError for shapes that do not broadcast, or a std that is zero, negative or infinite. NaN may lie under a
+    mask: where it counts `log_prob`, `cdf` and the KL divergence refuse it, samples and entropy are NaN.
     """
 
     def __init__(self, mean: ArrayLike, std: ArrayLike):
@@ -110,14 +110,14 @@ class Normal(Distribution):
         self.noise_dtype = common_dtype(self.mean, self.std)
 
     def log_prob(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
-        """log p(y) of every element, minus `gaussian_nll`: y and `mask`, True = counts, broadcast to one shape of all.
+        """log p(y) of every element, minus `gaussian_nll`; `mask`, True = counts; 0 where it is False.
 
-        Raises ValueError for shapes that do not broadcast, TypeError for a mask that is not boolean.
+        Raises ValueError unless all broadcast to one of y, μ, σ, or for a σ of NaN; TypeError if mask is not boolean.
         """
         return -gaussian_nll(*self._parameters, y, mask=mask, reduction="none")
 
     def cdf(self, y: ArrayLike) -> Array | Tensor:
-        """The probability of a number up to y, Φ((y − μ)/σ)."""
+        """The probability of a number up to y, Φ((y − μ)/σ).   ValueError as `log_prob`."""
         return normal_cdf(y, *self._parameters)
 
     def entropy(self) -> Array | Tensor:
@@ -153,7 +153,7 @@ class Categorical(Distribution):
         return softmax(self.logits)
 
     def log_prob(self, classes: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
-        """log p of integer classes, which broadcast with `shape`: minus `cross_entropy`; 0 where `mask` is False."""
+        """log p of integer classes, broadcast with `shape`; 0 where `mask` is False. ValueError outside 0 … V − 1."""
         classes = integers("Categorical.log_prob", "classes", classes, ", the numbers of classes", signed=True)
         shape = broadcast_shape("Categorical.log_prob", classes=classes.shape, batch=self.shape)
         logits = ag.broadcast_to(self.logits, (*shape, self.logits.shape[-1]))
@@ -185,8 +185,8 @@ def kl_divergence(p: Distribution, q: Distribution) -> Array | Tensor:
     """KL(p‖q) = E_p[log p − log q] of two distributions of one kind, ≥ 0: of Normal, MultivariateNormal, Categorical.
 
     Shapes: of Normal element by element (add them up yourself), of the others one number for each of the batch.
-    Raises TypeError for distributions of different kinds, or of others; Normal and MultivariateNormal are different. Of
-    a LowRankNormal pass what `dense` gives.
+    Raises TypeError for distributions of different kinds, or of others (Normal and MultivariateNormal are different; of
+    a LowRankNormal pass what `dense` gives), ValueError for shapes that do not fit.
     """
     formula = type(p)._kl
     if formula is not None and type(q)._kl is formula:

@@ -58,7 +58,7 @@ def multivariate_normal_kl(mean_p, factor_p, mean_q, factor_q):
 
     with h as in `normal_kl`: I + T is the factor of p in coordinates where q is a standard normal distribution.
     Shapes: means (..., N), lower triangular L (..., N, N), of which nothing above the diagonal is read → KL (...).
-    Raises ValueError for shapes that do not fit or a factor whose diagonal is not positive and finite.
+    Raises ValueError for shapes that do not fit, a diagonal that is not positive and finite, or a covariance for L.
     VJP, with T̄_ij = k̄ T_ij below and T̄_ii = k̄ h'(T_ii) on the diagonal, and w = L_q⁻ᵀ d:
 
         μ̄_p = k̄ w,  μ̄_q = −k̄ w,  L̄_p = tril(L_q⁻ᵀ T̄),  L̄_q = −tril(L_q⁻ᵀ T̄ (I + T)ᵀ + k̄ w dᵀ)
@@ -90,7 +90,7 @@ def categorical_kl(logits_p, logits_q):
     It is Σ_c p_c φ(δ_c) with δ_c = log q_c − log p_c, for Σ p_c (e^δ_c − 1) = Σ (q_c − p_c) = 0. A class with logit −∞
     in p adds q_c, its part of that sum; one with logit −∞ only in q makes the divergence +∞.
     Shapes: logits (..., V) each, classes last → KL (...).
-    Raises ValueError if the numbers of classes differ, or if no class is possible.
+    Raises ValueError if the numbers of classes differ, there is none, or none is possible in a row.
     VJP, for logits a of p and b of q: ā_c = −k̄ p_c (δ_c + KL), b̄_c = k̄ (q_c − p_c) = k̄ p_c (e^δ_c − 1). As in
     `categorical_entropy`, ā is the softmax's VJP of b − a. Where the divergence is +∞, ā is 0.
     """

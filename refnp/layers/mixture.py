@@ -28,7 +28,7 @@ class Mixture:
 
     Shapes: components (K, ...) → elements (...), of which the last `together` axes are one draw; `shape` is what
     remains in front. Normal numbers of (K, B, N, dy) with together=2 are B functions at N places.
-    Raises ValueError without a component, or with fewer axes than `together`.
+    Raises ValueError without a component, or unless there are more axes than `together`.
     """
 
     @takes("", together="whole ≥ 0")
@@ -44,7 +44,7 @@ class Mixture:
     def log_prob(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
         """log p(y), of `shape`, by logsumexp over the components; y broadcasts to the elements, as does `mask`.
 
-        Elements where the mask is False are not read and add nothing.   Raises ValueError for a y that does not fit.
+        Elements where the mask is False are not read and add nothing.   Raises as `Normal.log_prob`, of all components.
         """
         log_p = self.components.log_prob(y, mask=mask)  # (K, ...)
         for _ in range(self.together):
@@ -63,7 +63,7 @@ class Mixture:
     @property
     @np.errstate(under="ignore")
     def std(self) -> Array | Tensor:
-        """σ of each element, σ² = (1/K) Σ_k (σ_k² + (μ_k − μ)²): noise, and disagreement of the components."""
+        """σ of each element, σ² = (1/K) Σ_k (σ_k² + (μ_k − μ)²), whose squares must be in the range of the dtype."""
         deviation = self.components.mean - self.mean  # (K, ...)
         return ag.sqrt(ag.mean(self.components.std * self.components.std + deviation * deviation, 0))
 
@@ -93,7 +93,7 @@ class Mixture:
         is not given is drawn from `rng`.
         VJP: μ̄_k = ȳ and σ̄_k = ȳ ε for the components that were drawn; the choice has no gradient.
         Raises ValueError for other shapes, for components that there are not, or with `rng` although nothing is left to
-        be drawn; TypeError without `rng` if something is.
+        be drawn; TypeError without `rng` if something is, or for a `chosen` that is not integers.
         """
         if chosen is None or epsilon is None:
             check_generator("Mixture.sample", rng)
@@ -109,7 +109,7 @@ class Mixture:
 
 
 def log_mean_exp(x: ArrayLike, axis: int = 0) -> Array | Tensor:
-    """log of the mean of eˣ along one axis: the logarithm of a mixture's density from those of its components."""
+    """log of the mean of eˣ along one axis, NaN of none: a mixture's log density from those of its components."""
     count = np.asarray(raw(x).shape[axis], raw(x).real.dtype)
     return ag.logsumexp(x, axis) - np.log(count)
 

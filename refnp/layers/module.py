@@ -159,7 +159,7 @@ class Module:
         return [parameter for _, parameter in self.named_parameters() if parameter.requires_grad]
 
     def zero_grad(self) -> None:
-        """Forget the gradients of earlier backward passes."""
+        """Forget the gradients of earlier backward passes, of `parameters()`: frozen ones keep theirs."""
         for parameter in self.parameters():
             parameter.grad = None
 
@@ -209,7 +209,7 @@ class Module:
 
     @np.errstate(under="ignore")
     def astype(self, dtype: DTypeLike) -> Self:
-        """Change every parameter to another floating type, in place; gradients are dropped. Returns the module."""
+        """Change every parameter to another floating type (else TypeError), in place; drop gradients; return self."""
         dtype = np.dtype(dtype)
         if dtype.kind not in "fc":
             raise TypeError(f"astype: {dtype} is not a floating type; use float32, float64 or longdouble")

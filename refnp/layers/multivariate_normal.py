@@ -31,7 +31,7 @@ class MultivariateNormal(Distribution):
     Shapes: mean (..., N), cholesky_factor (..., N, N), whose part above the diagonal is not read; `shape` is the batch.
     Samples: y = μ + L ε, ε ~ N(0, I) of (*shape, N).   VJP: μ̄ = ȳ, L̄ = tril(ȳ εᵀ), ε̄ = Lᵀ ȳ.
     Raises ValueError for shapes that do not fit, a diagonal that is zero, negative or infinite, or a covariance in
-    place of its factor.
+    place of its factor. NaN on the diagonal is let in as by `LowRankNormal`.
     """
 
     @takes("mean (..., N), cholesky_factor triangular (..., N, N)")
@@ -103,9 +103,9 @@ class LowRankNormal(Distribution):
 
     y = μ + F ε + σ ∘ ε′. With K far below N, densities cost N K² where a `MultivariateNormal` costs N³.
     Shapes: mean (..., N), factor F (..., N, K), std σ (..., N); `shape` is the batch.
-    Samples: [ε, ε′] ~ N(0, I) of (*shape, K + N).   VJP: μ̄ = ȳ, F̄ = ȳ εᵀ, σ̄ = ȳ ε′.
+    Samples: [ε, ε′] ~ N(0, I) of (*shape, K + N).   VJP: μ̄ = ȳ, F̄ = ȳ εᵀ, σ̄ = ȳ ε′, ε̄ = Fᵀ ȳ, ε̄′ = ȳ σ.
     Raises ValueError for shapes that do not fit or a std that is zero, negative or infinite. NaN is let in, for it may
-    lie under a mask, and refused where it counts.
+    lie under a mask; where it counts, densities and entropy refuse it, and samples are NaN.
     """
 
     @takes("mean (..., N), factor (..., N, K), std positive (..., N)")
@@ -125,7 +125,7 @@ class LowRankNormal(Distribution):
 
     @np.errstate(under="ignore")
     def dense(self) -> MultivariateNormal:
-        """The same distribution by the Cholesky factor of its covariance.   ValueError if σ² is lost beside F Fᵀ."""
+        """The same by the Cholesky factor of F Fᵀ + diag(σ²), which rounds; ValueError if it is then not definite."""
         return MultivariateNormal(self.mean, ag.cholesky(self.covariance()))
 
     def log_prob(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:

@@ -135,8 +135,8 @@ class StudentT(Distribution):
     """Numbers with Student's t distribution, independent of each other: ν `degrees_of_freedom`, `location`, `scale`.
 
     Shapes: all three broadcast; `shape` is what they broadcast to. The scale is not the standard deviation, which is
-    σ √(ν/(ν − 2)).   Raises ValueError for a ν or σ that is not positive and finite.
-    Samples: y = μ + σ ε, ε of ν degrees of freedom and of `shape`.   VJP: μ̄ = ȳ, σ̄ = ȳ ε; ν none.
+    σ √(ν/(ν − 2)).   Raises ValueError for shapes, or a ν or σ zero, negative or infinite; NaN as `LowRankNormal`.
+    Samples: y = μ + σ ε, ε of ν degrees of freedom and of `shape`.   VJP: μ̄ = ȳ, σ̄ = ȳ ε, ε̄ = ȳ σ; ν none.
     Elsewhere: torch.distributions.StudentT takes (df, loc, scale), scipy.stats.t the same.
     """
 
@@ -153,7 +153,7 @@ class StudentT(Distribution):
         self.noise_dtype = common_dtype(*parameters)
 
     def log_prob(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
-        """log p(y) of every element; y and `mask`, True = counts, broadcast to one shape of all; elsewhere 0."""
+        """log p(y) of every element, 0 where `mask` (True = counts) is False: `student_t_log_prob`, and its errors."""
         return student_t_log_prob(y, *self._parameters, mask=mask)
 
     def entropy(self) -> Array | Tensor:
