@@ -69,7 +69,7 @@ def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding
         x̄[b,c,i] = Σ_{o,p,t: s p + d t − a = i} w[o,c,t] ȳ[b,o,p]        the transposed convolution of ȳ
         w̄[o,c,t] = Σ_{b,p} ȳ[b,o,p] x[b,c, s p + d t − a]                β̄[o] = Σ_{b,p} ȳ[b,o,p]
 
-    and for x then the adjoint of the padding.   Elsewhere: JAX and Keras put channels last unless told otherwise.
+    and for x then the adjoint of the padding.   Elsewhere: flax and Keras put channels last, jax.lax first.
     """
     (batch, _, *lengths), (outs, ins, *kernel) = x.shape, weight.shape
     pairs = pairs_of(padding, lengths, kernel, stride, dilation, padding_mode)  # before and after, of each axis
