@@ -4,8 +4,8 @@ A function here takes arrays, or nested dicts, lists and tuples of arrays, and r
 with refnp's operations is differentiated. Integers, booleans, strings and None are constants. The tape is written for
 it, inside `no_grad` too.
 
-One reverse pass inside another would lose gradients, as would a complex step inside another; both are refused. Second
-derivatives are hvp and hessian, or jvp of grad: forward.py.
+A reverse pass inside another that differentiates the same values would lose gradients, as would a complex step inside
+another; both are refused. Second derivatives are hvp and hessian, or jvp of grad: forward.py.
 """
 
 import functools

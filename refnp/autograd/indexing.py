@@ -99,7 +99,7 @@ def scatter(x, indices, updates, axis=-1, *, mode="add"):
         "add"   y[…, i, …] = x[…, i, …] + Σ u[…, j, …] over the j with indices[…, j, …] = i
         "put"   y[…, i, …] = u[…, j, …] if indices[…, j, …] = i, else x[…, i, …]
 
-    Shapes: x (..., N, ...), indices (..., k, ...), updates like indices → y (..., N, ...); updates broadcast.
+    Shapes: x (..., N, ...), indices (..., k, ...), whose others broadcast, updates to these places → y (..., N, ...).
     VJP: ū = ȳ at the places; x̄ = ȳ for "add", for "put" 0 at the places.
     Raises TypeError if the indices are not integers, IndexError if one is outside −N … N − 1, ValueError for shapes, an
     unknown mode, or a place that "put" names twice (NumPy takes the last one, PyTorch any).
