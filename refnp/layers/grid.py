@@ -37,7 +37,7 @@ FARTHEST_CELL = 2.0**52  # cells from 0, beyond which whole numbers in float64 c
 class Grid:
     """A grid for each of B tasks: `start` (B, dx) whole numbers, `lengths` (dx of them), `points_per_unit`.
 
-    Grids around data have whole numbers for `start`; one that is given may have any, such as places of another code.
+    Grids around data have whole numbers for `start` unless `stretched`; one that is given may have any.
     """
 
     start: Array
@@ -58,7 +58,7 @@ class Grid:
     def holding(self, name: str, sets: Sequence[tuple[Any, Array | None]]) -> "Grid":
         """This grid of one task for each of the tasks in `sets`, pairs of positions (B, N, dx) and mask (B, N) or None.
 
-        `name` is who asks, for errors. Raises ValueError for a position beyond its first or last place.
+        `name` is who asks, for errors. Raises ValueError for a position beyond its ends; NaN passes.
         """
         low, high = extent(sets)  # (B, dx)
         some = np.any(
@@ -84,7 +84,7 @@ class Grid:
         return x * constant(self.points_per_unit) - np.asarray(self.start)[:, None]
 
     def distances(self, x: Array, dtype: DTypeLike) -> Array:
-        """x (B, N, dx) as distances from the first place of its task, x − s/p.
+        """Floats x (B, N, dx) as distances from the first place of their task, x − s/p.
 
         The difference is formed in the precision of x, where it is exact or nearly so, and only then rounded to
         `dtype`: positions may be more precise than the values. (Complex x keeps its own.)
@@ -101,9 +101,9 @@ class GridOptions:
 
     points_per_unit: places per unit of x. margin: how far it goes beyond the data, in units of x.
     max_points: the most places that the grid of a task may have.
-    stretched: the grid of the code of Gordon et al., one for all tasks: it reaches from min(x, −2) − margin to
+    stretched: the grid of Gordon et al.'s code, one for all tasks, if dx = 1: it reaches from min(x, −2) − margin to
         max(x, 2) + margin, both places of it, and so its places are a little further apart or nearer than 1/p.
-    Raises ValueError unless points_per_unit is positive, margin not negative, and both finite.
+    Raises ValueError unless points_per_unit is positive, margin not negative, both finite, and max_points ≥ 1.
     """
 
     points_per_unit: float = 64
@@ -116,10 +116,10 @@ class GridOptions:
     ) -> Grid:
         """The grid that holds all `sets`, pairs of positions (B, N, dx) and mask (B, N) or None, with the margin.
 
-        It begins at a multiple of `multiple` places and is a multiple of them long. A task without any point gets a
+        It is a multiple of `multiple` places long, and begins at one unless stretched. A task without any point gets a
         grid around 0. `name` is who asks, for errors.
         Raises ValueError if a task needs more than `max_points` places, saying how much memory that would take
-        (`bytes_per_point` each); and where places so far from 0 cannot be told apart.
+        (`bytes_per_point` each); and for NaN, or so far from 0 that places cannot be told apart.
         """
         low, high = extent(sets)
         with np.errstate(over="ignore"):
@@ -157,7 +157,7 @@ class GridOptions:
 
 
 def extent(sets: Sequence[tuple[Any, Array | None]]) -> tuple[Array, Array]:
-    """The least and the largest position of each task along each axis, over all sets: float64 (B, dx) each."""
+    """The least and the largest position of each task along each axis, over all sets, 0 if none: (B, dx) each."""
     lows, highs = [], []
     for x, mask in sets:
         x = raw(x).real.astype(np.float64)

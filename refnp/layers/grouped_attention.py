@@ -41,7 +41,7 @@ def grouped_attention(
 
     Shapes: query (..., H, N, d), key (..., G, M, d), value (..., G, M, d_v), bias and mask (..., H, N, M), G a divisor
     of H → (..., H, N, d_v), or with `return_weights` (output, weights (..., H, N, M)).
-    Options and errors are those of `similarity_attention`.
+    Options and errors are those of `similarity_attention`, and ValueError if G does not divide H.
     """
     q, k, v = numbers(query, key, value)
     heads, groups = q.shape[-3], k.shape[-3]

@@ -55,7 +55,7 @@ class KeyValueCache:
         return memory[0][..., :end, :], memory[1][..., :end, :]
 
     def reorder(self, rows: Array) -> None:
-        """Row b of the first axis becomes what row `rows[b]` was, as when beams are chosen anew."""
+        """Row b of the first axis becomes what row `rows[b]` was, as when beams are chosen; IndexError if none is."""
         if self._memory and not np.array_equal(rows, np.arange(len(self._memory[0]))):  # as often in greedy search
             self._memory = [kept[rows] for kept in self._memory]
 

@@ -9,8 +9,8 @@ them, the sums over m can be taken first, once for all queries:
 
 What the softmax adds is what this gives up. The weights A_nm = φ(q_n)·φ(k_m)/φ(q_n)·z have rank d at most, so with more
 than d tokens no linear attention can give each token another one's value, as a copy needs, while exp(q·k) has a feature
-for every power of q·k and can. And a weight grows with q in proportion, not exponentially: it cannot be made as sharp
-as one likes by longer queries.
+for every power of q·k and can. And φ(q)·φ(k) grows with q in proportion, not exponentially: longer queries do not
+make weights as sharp as one likes.
 
 Source: Katharopoulos et al. (2020).
 Words: layers/__init__.py.   Transcription: tests/transcriptions/rows.py.
@@ -58,15 +58,15 @@ def linear_attention(query, key, value, *, key_mask=None, causal=False):
 
     Shapes: query (..., N, d), key (..., M, d), value (..., M, d_v) → (..., N, d_v). The axes in front broadcast.
     `key_mask` (..., M), True = may be attended to; what it hides is not read. With `causal`, query n sees keys m ≤ n:
-    S and z are running sums, M d d_v numbers. A mask for each pair would need all N M weights: that is `attention`.
-    A query that may attend to nothing gets 0, and so do all without keys. So does, on arrays of floats, one for which
-    φ(q)·z is below the smallest normal number over ε, 1e-31 in float32, 1e-292 in float64: 1/φ(q)·z would overflow in
-    gradients. There is no 1/√d: it would only rescale φ.
-    Raises ValueError for shapes that do not fit, TypeError for a mask that is not boolean.
-    VJP: that of the sums and products, in this order, O' the numerator and r = φ(q)·z:
+    S and z are running sums, M d (d_v + 1) numbers. A mask for pairs would need all N M weights: that is `attention`.
+    A query that may attend to nothing, if neither NaN nor +∞ is in it, gets 0, as without keys. So does, on arrays of
+    floats, one for which φ(q)·z is below the smallest normal number over ε, 1e-31 in float32, 1e-292 in float64: what
+    is divided by it might overflow in gradients. There is no 1/√d: it would cancel.
+    Raises ValueError for shapes that do not fit, TypeError for a mask or `causal` that is not boolean.
+    VJP, O' the numerator and r = φ(q)·z, without what is hidden and what gets 0; if causal, for n ≥ m, S and z up to n:
 
         Ō' = Ō/r     r̄ = −Ō·O/r     φ̄(q) = S Ō' + r̄ z     S̄ = Σ_n φ(q_n) Ō'_nᵀ     z̄ = Σ_n r̄_n φ(q_n)
-        φ̄(k_m) = S̄ v_m + z̄     v̄_m = S̄ᵀ φ(k_m)
+        φ̄(k_m) = S̄ v_m + z̄     v̄_m = S̄ᵀ φ(k_m)     q̄ = φ̄(q) φ′(q)     k̄ = φ̄(k) φ′(k)
     """
     seen = True if key_mask is None else np.expand_dims(key_mask, -1)
     key, value = np.where(seen, key, 0), np.where(seen, value, 0)

@@ -53,9 +53,9 @@ class MultiHeadAttention(Module):
     head_features: d, the width of a query and a key in one head; D/heads if not given. head_value_features: d_v, that
         of a value; d if not given. output_features: the width of the result; D if not given.
     key_width, value_width: d_k and d_v of Sivaraya (2023), eq. 6, as printed. Queries and keys are first mapped to d_k
-        features, values to d_v, by a map that all heads share; each head has square maps of these, and a head of
-        queries and keys is d_k wide, one of values d_v. Any widths, whatever D and the heads are; one may be given
-        alone. If not given there are no such maps.
+        features, values to d_v, by a map that all heads share; each head has maps of these, square ones, to d_k and
+        d_v, unless head_features or head_value_features is given. One may be given alone, and d_k whatever D and the
+        heads are. If not given there are no such maps.
     key_heads: fewer than heads share keys and values among groups of heads (`grouped_attention`).
     similarity: "scaled_dot", "dot" or "cosine".
     positions: what pairs of places add (rotations, biases, terms of the values).
@@ -64,16 +64,16 @@ class MultiHeadAttention(Module):
     dropout: the part of the weights that are dropped where `rng` is given.
 
     When called:
-    mask, bias: True where a query may attend to a key; numbers that are added to the scores, −∞ hides. Both broadcast
-        to (..., N, M) and serve all heads; with `per_head` both broadcast to (..., H, N, M).
+    mask, bias: True where a query may attend to a key; numbers that are added to scores, −∞ is a weight of 0. Both
+        broadcast to (..., N, M) and serve all heads; with `per_head` both broadcast to (..., H, N, M).
     projected: key and value are projections that `keys_and_values` returned, or a `KeyValueCache` keeps.
-    query_places, key_places: (N,) and (M,), or (N, 2) and (M, 2) in an image; 0, 1, 2, … if not given. For rotations
-        also (B, N) and (B, M), a row for each sequence.
+    query_places, key_places: (N,) and (M,), 0, 1, 2, … if not given; in an image (N, 2) and (M, 2), never left out. For
+        rotations also (B, N) and (B, M), a row for each sequence.
     rng: a generator means training, None evaluation: nothing is dropped.
 
-    Raises ValueError if the heads do not divide the features, or key_heads the heads, for a width below 1, a softcap
-    that is not positive and finite or a dropout outside [0, 1); when called, ValueError for shapes that do not fit and
-    TypeError for a mask that is not boolean or an rng that is no generator.
+    Raises ValueError if heads do not divide features without head_features or key_width, or key_heads heads, for a size
+    below 1, another similarity, a softcap ≤ 0 or ∞, a dropout outside [0, 1); TypeError unless sizes are integers, mask
+    boolean, bias floating, places (if used) integers, rng a generator; ValueError, too, for shapes that do not fit.
     """
 
     @takes(
@@ -211,7 +211,7 @@ def _places(x: Any, places: ArrayLike | None) -> Array:
 def split_heads(x: Array | Tensor, heads: int) -> Array | Tensor:
     """(..., N, h·d) → (..., h, N, d): the features of a token, cut into the heads' shares.
 
-    Raises ValueError if they do not divide, or if there are no tokens and features.
+    Raises ValueError if the heads do not divide them, TypeError if their number is no integer.
     """
     x = reshape(x, (*x.shape[:-1], heads, x.shape[-1] // heads))  # (..., N, h, d)
     return swapaxes(x, -3, -2)
@@ -225,7 +225,7 @@ def merge_heads(x: Array | Tensor) -> Array | Tensor:
 
 
 def over_heads(array: Array | Tensor) -> Array | Tensor:
-    """(..., N, M) → (..., 1, N, M), so that a mask or bias serves every head."""
+    """(..., N, M) → (..., 1, N, M), so that a mask or bias serves every head; (N, M) does already."""
     shape = np.shape(raw(array))
     return array if len(shape) < 3 else reshape(array, (*shape[:-2], 1, *shape[-2:]))
 

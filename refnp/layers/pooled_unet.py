@@ -23,18 +23,18 @@ from refnp.numbers.windows import Whole
 class PooledUNet(Module):
     """The U-Net of neuralprocesses, which halves the length by a mean where a stride would take places off centre.
 
-        down:  h_i = relu(pool(conv(h_{i−1}))) or relu(conv with stride 2)         h_0 = x
+        down:  h_i = relu(pool(conv(h_{i−1}))) or relu(conv with stride 1 or 2)    h_0 = x
         up:    g_n = relu(up(h_n)),  g_i = relu(up([h_i, g_{i+1}]))                x is not joined
         y = W g_1 + b                                                             at every place
 
-    Let ρ be the length of the input that a number depends on so far. If it is odd, the number has a place, the middle
-    one, and halving takes the mean of two neighbours, which belongs half way between them; if even, it already lies
-    between two places, and a stride takes every second. `UNet`, after Gordon et al., takes strides only, and joins x.
+    Let ρ be 1 in x, k − 1 more after a convolution, and half of it, rounded up, after halving: how many places a number
+    depends on, as far apart as its own. If odd, it stands on the middle one, and halving takes the mean of neighbours,
+    which belongs between them; if even, it stands there already, and a stride takes every second. `UNet` only strides.
 
     Shapes: x (B, channels_in, *lengths) → y (B, channels_out, *lengths), lengths multiples of `total_stride`.
     channels: of the layers, one down and one up for each. kernel: odd, one for all layers or one for each; strides: 1
     or 2, likewise. upsampling: "transposed", transposed convolutions, or "nearest", copies and then a convolution.
-    Raises TypeError or ValueError for options that do not fit; the convolutions do for lengths that do not.
+    Raises TypeError or ValueError for options that do not fit; lengths that do not may give a shorter y or an error.
     """
 
     @takes(

@@ -4,7 +4,7 @@ A kernel is a function of s = |d|²/ℓ², the squared distance in length scales
 
     k(s)   and   a function without arguments for the slope k′(s) = dk/ds, called only where a gradient is computed.
 
-Any such function may be passed: s comes as an array of any shape, both results have that shape. Written in s, a kernel
+Any such function may be passed: s, finite, comes as an array, both results have its shape. Written in s, a kernel
 needs no root unless its formula has one, and its slope at distance 0 is finite if it has a gradient there. Matérn-1/2,
 exp(−|d|/ℓ), has a kink there and is left out.
 

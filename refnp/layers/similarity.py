@@ -5,8 +5,7 @@
     general      q W k                               (Luong, Pham & Manning (2015), arXiv 1508.04025)
     additive     v · tanh(q W_q + k W_k)             (Bahdanau, Cho & Bengio (2015), arXiv 1409.0473)
 
-The first four are dot products of changed queries and keys, so that one attention serves them all. The additive one has
-scores of its own.
+The first four are dot products of changed queries and keys: one attention serves them. The additive has its own scores.
 Words: layers/__init__.py.   Transcription: tests/transcriptions/rows.py.
 """
 
@@ -63,8 +62,9 @@ def similarity_attention(
     `similarity` is "scaled_dot", "dot", "cosine", "general" with parameters=(W,), W (d, d_k) for keys of d_k features,
     or "additive" with parameters=(W_q, W_k, v), W_q (d, A), W_k (d_k, A), v (A,).
     `softcap` bounds similarities before bias and mask, `dropout` and `rng` drop weights, as in `attention`.
-    `method` is "auto", "full" or "blocks"; the last keeps no weights and does not know the additive similarity.
-    Raises ValueError for an unknown similarity, and what `attention` raises. What a mask hides reaches nothing.
+    `method` is "auto", "full" or "blocks"; the last neither returns weights nor knows the additive similarity.
+    Raises ValueError for an unknown similarity, one with other parameters, or a method that it does not have, and what
+    `attention` raises. What a mask hides reaches nothing.
     """
 
     def attend(query, key, value, bias, mask):
@@ -118,7 +118,7 @@ def as_keys(query: Array | Tensor, key: Array | Tensor, weight: Array | Tensor) 
 
 @page("x (..., d) → (..., d)", kernel=kernels.unit_rows)
 def unit_rows(x):
-    """u = x/|x|, rows divided by their length; a row of zeros stays 0, as is its cosine with anything.
+    """u = x/|x|, rows divided by their length; a row of zeros stays 0, as is its cosine with finite rows.
 
     Shapes: x (..., d) → the same.   VJP: x̄ = (ū − u Σ_i ū_i u_i)/|x|, and 0 for a row of zeros.
     """
@@ -142,7 +142,7 @@ def additive_scores(query, key, query_weight, key_weight, vector, *, mask=None):
     """S_nm = Σ_a v_a tanh((q_n W_q)_a + (k_m W_k)_a); tanh 0 where the mask hides, for sums may overflow there.
 
     Shapes: query (..., N, d_q), key (..., M, d_k), W_q (d_q, A), W_k (d_k, A), v (A,) → (..., N, M).
-    VJP: with T_nma = tanh(…), Z̄_nma = S̄_nm v_a (1 − T²_nma):
+    VJP: with T_nma = tanh(…), Z̄_nma = S̄_nm v_a (1 − T²_nma), both 0 where hidden:
 
         Q̄ = (Σ_m Z̄) W_qᵀ        K̄ = (Σ_n Z̄) W_kᵀ        W̄_q = Qᵀ Σ_m Z̄        W̄_k = Kᵀ Σ_n Z̄        v̄ = Σ_nm S̄ T
     """

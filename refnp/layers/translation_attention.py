@@ -190,8 +190,8 @@ def pair_kernel_mlp(
     relu (He et al. (2015), arXiv 1502.01852), those on d divided by `length_scale`, and those on `squares` by its
     square, so that logits vary over such distances.
 
-    The first biases are divided by 2 `length_scale`: half of the relus bend within ½ a unit of x, whatever the length
-    scale. With the weights of a `Linear`, logits hardly vary with d at first, and training is several times slower.
+    The first biases, so drawn too, are divided by 2 `length_scale`: with one d alone, half the relus bend at |d| ≤ ½.
+    With the weights of a `Linear`, logits hardly vary with d at first, and training is several times slower.
     """
     mlp = MLP([dx + squares * dx + heads, *hidden, heads], rng=rng)
     for layer in mlp.layers:

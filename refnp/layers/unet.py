@@ -36,7 +36,7 @@ class SimpleCNN(Module):
     """Convolutions with padding "same" from channels[0] through channels[1] … to the last, an activation between them.
 
     Shapes: x (B, channels[0], *lengths) → y (B, channels[-1], *lengths). Gordon et al.: (8, 16, 32, 16, 8), kernel 5.
-    Raises TypeError unless sizes are integers, ValueError for fewer than two channels, or an even kernel.
+    Raises TypeError unless sizes are integers, ValueError for fewer than two channels, an even kernel, another padding.
     """
 
     total_stride = 1
@@ -90,8 +90,8 @@ class UNet(Module):
     of the stride; "nearest" repeats every number and then convolves with padding "same" (kernel odd), which does not.
     The U-Net of ConvCNP-XL (Gordon et al.) is UNet(8, (8, 16, 16, 32, 32, 64)): 50 520 parameters, total stride 64.
 
-    Raises TypeError unless sizes are integers, ValueError where they do not fit; when called, for lengths that
-    `total_stride` does not divide.
+    Raises TypeError unless sizes are integers, ValueError where they do not fit; when called, for lengths that are 0 or
+    that `total_stride` does not divide.
     """
 
     @takes(

@@ -48,11 +48,11 @@ def sinusoidal(places: ArrayLike, features: int, *, base: float = 10000, dtype: 
 
 
 class SinusoidalPositions(Module):
-    """x + P(places), sinusoidal with ω_k = base^(−2k/D); no parameters, and any length.
+    """x + P(places), sinusoidal with ω_k = base^(−2k/D), base ≥ 1; no parameters, any length.
 
     Permuting tokens changes what attention makes of them; so does shifting their places.
     Shapes: x (..., N, D), places integers (N,), or (..., N) where sequences differ; 0 to N − 1 if none are given.
-    Raises TypeError unless places are integers, ValueError for shapes that do not fit.
+    Raises TypeError unless places are integers, ValueError for shapes that do not fit or a base below 1.
     """
 
     @takes("", base="≥ 1")
@@ -103,7 +103,7 @@ def _tokens_and_places(name: str, x: ArrayLike, places: ArrayLike | None) -> tup
 def sinusoids(
     places: ArrayLike, features: int, *, base: float = 10000, dtype: DTypeLike = np.float64
 ) -> tuple[Array, Array]:
-    """(sin(p ω_k), cos(p ω_k)) at integer places p, right to the last digits: refnp/numbers/sinusoids.py.
+    """(sin(p ω_k), cos(p ω_k)) at integer places p, right to a few units in the last place of 1: `sinusoids_of`.
 
     Shapes: places (...) → two arrays (..., ⌈D/2⌉), computed in `dtype`, in float64 if it is less precise.
     Raises TypeError unless places are integers, ValueError for a base below 1 or no features.

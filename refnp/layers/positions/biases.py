@@ -67,7 +67,7 @@ class T5Bias(RelativePositions):
     Shapes: table (H, buckets), drawn from N(0, 0.02²). In T5 all layers share one: give them the same object.
     Shifting all places changes no bit. Permuting tokens does, and so does reversing their order.
     buckets: how many. bidirectional: half of them are for keys after the query; else these are all in bucket 0.
-    max_distance: all distances from here on are in the last bucket, with some below it.
+    max_distance: all distances from here on are in the last bucket, often with some below it.
     Raises ValueError for no heads or impossible buckets; when called, for places or heads that do not fit.
     """
 
@@ -104,7 +104,7 @@ def alibi_slopes(heads: int) -> Array:
 
     If not, the authors' code: the slopes of the largest power of two P below H, then every other one of 2P. (Not the
     formula with that H, which other code takes.)
-    Shapes: (H,).   Raises ValueError for no heads.
+    Shapes: (H,), in longdouble.   Raises ValueError for no heads.
     """
     power = 1 << heads.bit_length() - 1
     exponents = [8 * h / power for h in range(1, power + 1)]
@@ -113,10 +113,10 @@ def alibi_slopes(heads: int) -> Array:
 
 
 class ALiBi(RelativePositions):
-    """s_nm = −slope_h |m − n|: the further away, the less; steeply in the first heads, gently in the last.
+    """s_nm = −slope_h |m − n|: the further away, the less; steeply in some heads, gently in others.
 
     The paper has −slope_h (n − m) under a causal mask: the same under that mask; without a mask this goes both ways.
-    Shifting all places changes no bit, reversing the order of tokens nothing, to rounding. Permuting them does.
+    Shifting all places changes no bit, reversing tokens nothing, to rounding; permuting does. ValueError for no heads.
     """
 
     @takes("", heads="whole ≥ 1")

@@ -78,7 +78,7 @@ def ranks(squares: Array, axes: int) -> Array:
 def image_places(rows: int, columns: int, *, leading: int = 0) -> Array:
     """(row, column) of every patch, row by row, after `leading` tokens without a place, whose rows are 0.
 
-    Shapes: (leading + rows · columns, 2) integers.
+    Shapes: (leading + rows · columns, 2) integers.   Raises ValueError for a number below 0.
     """
     grid = np.indices((rows, columns)).reshape(2, -1).T
     return np.concatenate([np.zeros((leading, 2), grid.dtype), grid])
@@ -92,10 +92,10 @@ class ImagePositions(RelativePositions):
     The first `leading` queries and keys have no place (a class token); what stands for it in `places` does not matter,
     and their pairs share one bucket of their own, the last.
     Shapes: B buckets make tables (B,) or (H, B) for biases, (B, d) or (H, B, d) for vectors; "cross" has one table for
-    each axis. With L = 2⌊β⌋ + 1, B is L^axes for "product", L for "cross", ⌊β⌋ + 1 for the other two.
+    each axis. With L = 2⌊β⌋ + 1, B is L^axes for "product", L for "cross", ⌊β⌋ + 1 for others, 1 more if `leading`.
     Shifting all places changes no bit. Methods without direction keep the motions of the grid as well, reflections and
     quarter turns, the other two do not; no method keeps permutations.
-    Raises ValueError for a mode or method that does not exist, a width that is missing, or impossible α, β, γ.
+    Raises ValueError for no such mode or method, a missing width, impossible α, β, γ, or places that do not fit.
     """
 
     @takes(

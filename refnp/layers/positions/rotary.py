@@ -52,12 +52,12 @@ def rotate(
     sequence. The first d = `features` of a token are rotated and the others left as they are; all D of them by default.
     layout: "interleaved", pairs 2k and 2k + 1; "half", pairs k and k + d/2. ω_k = base^(−2k/d).
     sines, cosines: given in place of sin p ω_k and cos p ω_k, with d/2 columns: a row for each token, (N, d/2) or
-    (B, N, d/2); or, with places, tables of which token n takes row p_n. They are constants, without a gradient, and
+    (B, N, d/2); or, with places, tables of which token n takes row p_n. They are arrays, without a gradient, and
     are brought to the dtype of x. They may be those of other frequencies or times a factor, as YaRN has them.
 
-    VJP: x̄ = ȳ rotated back, by −p_n ω_k: a rotation's transpose is its inverse.
-    Raises ValueError for an odd number of features or more than there are, another layout, places or tables without one
-    row for each token, a place that tables do not have, or neither of them; TypeError unless places are integers.
+    VJP: x̄ = ȳ with −sin p_n ω_k for sin p_n ω_k, the transpose; a rotation's is its inverse, and ȳ is rotated back.
+    Raises ValueError for an odd number of features or more than there are, another layout, base < 1, places or tables
+    without one row for each token, a place that tables do not have, or neither; TypeError unless places are integers.
     Elsewhere: ONNX's RotaryEmbedding is `rotate` with its caches as tables, layout "half" where interleaved = 0 and
     features = rotary_embedding_dim.
     """
@@ -82,7 +82,7 @@ def turned(x, *, sines, cosines, layout="interleaved"):
     """Every pair of the first 2K features of x, a and b, becomes a cos − b sin and a sin + b cos.
 
     Shapes: x (..., N, D), sines and cosines (N, K) or for each sequence → (..., N, D).
-    VJP: the transpose of each rotation, and so x̄ = ȳ rotated back, with −sin.
+    VJP: the transpose of each pair's map, and so x̄ = ȳ turned with −sin.
     """
     y = turned_by(x, sines, cosines, layout)  # (..., N, D)
 
@@ -139,7 +139,7 @@ def _table_rows(x: Array, name: str, table: Any, at: Array | None) -> Array:
 
 
 def half_order(features: int) -> Array:
-    """The order in which interleaved features are laid out in halves: 0, 2, 4, …, 1, 3, 5, …
+    """The order in which interleaved features, an even number, are laid out in halves: 0, 2, 4, …, 1, 3, 5, …
 
     rotate(x[..., order], layout="half") = rotate(x, layout="interleaved")[..., order], to the last bit; so a model of
     one layout becomes one of the other by permuting the columns of its query and key maps, head by head.
@@ -153,7 +153,7 @@ class Rotary(RelativePositions):
     layout: "interleaved" or "half". base: ω_k = base^(−2k/d). features: d, how many of the first features of each head
     are rotated, an even number; all of them by default (GPT-J: 64 of 256; GPT-NeoX: a quarter).
     Shifting all places changes nothing, to rounding. Permuting tokens does, and so does reversing their order.
-    Raises ValueError for another layout, an odd number of features or, when called, more than a head has.
+    Raises ValueError for another layout, base < 1, an odd number of features or, when called, more than a head has.
     """
 
     @takes("", features="even?", **LAYOUT)
