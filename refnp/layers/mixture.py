@@ -28,11 +28,16 @@ class Mixture:
 
     Shapes: components (K, ...) → elements (...), of which the last `together` axes are one draw; `shape` is what
     remains in front. Normal numbers of (K, B, N, dy) with together=2 are B functions at N places.
-    Raises ValueError without a component, or unless there are more axes than `together`.
+    Raises TypeError for another distribution, ValueError without a component, or unless there are more axes than
+    `together`.
     """
 
     @takes("", together="whole ≥ 0")
     def __init__(self, components: Normal, *, together: int = 0):
+        if not isinstance(components, Normal):
+            raise TypeError(
+                f"Mixture: components is a {type(components).__name__}; it must be a Normal, with K in front"
+            )
         if together >= len(components.shape) or not components.shape[0]:
             given = f"together is {together}, components have shape {components.shape}"
             raise ValueError(f"Mixture: {given}; the first axis, of components, must hold one, and is not together")

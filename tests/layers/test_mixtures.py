@@ -9,6 +9,7 @@ import refnp.autograd as ad
 from refnp.layers import density
 from refnp.layers.distributions import Normal
 from refnp.layers.mixture import Mixture, log_mean_exp
+from refnp.layers.student_t import StudentT
 from refnp.numbers import rounding
 from refnp.numbers.rounding import WIDE, constant, exact, tolerance
 from refnp.verify.judged_pages import by_page
@@ -198,3 +199,9 @@ def test_a_sample_needs_a_generator():
         match=r"^Mixture\.sample: rng is 0; it must be a generator, such as np\.random\.default_rng\(0\), or None$",
     ):
         Mixture(Normal(np.zeros(2), 1.0)).sample(0)
+
+
+def test_components_are_normal():
+    """A scale is no standard deviation: of another distribution mean, std and samples would be those of a normal one."""
+    with pytest.raises(TypeError, match="^Mixture: components is a StudentT; it must be a Normal, with K in front$"):
+        Mixture(StudentT(np.array([3.0, 4.0])))
