@@ -61,7 +61,8 @@ def rotate(
     Elsewhere: ONNX's RotaryEmbedding is `rotate` with its caches as tables, layout "half" where interleaved = 0 and
     features = rotary_embedding_dim.
     """
-    tokens = raw(x if isinstance(x, Tensor) else floating(x))
+    x = x if isinstance(x, Tensor) else floating(x)
+    tokens = raw(x)
     d = tokens.shape[-1] if features is None else features  # how many of the first features are rotated
     at = None if places is None else _of_tokens(tokens, _places("rotate", places), 0)  # (..., N)
     if at is not None and sines is None:

@@ -223,3 +223,8 @@ def test_partial_in_multi_head_attention_with_places_for_each_sequence():
 def test_errors(x, at, options, error, message):
     with pytest.raises(error, match=f"^{message}"):
         rotate(x, places=at, **options)
+
+
+def test_whole_numbers_are_rotated_as_floats():
+    assert_same_bits(rotate(np.array([[1, 2]]), places=[3]), rotate(np.array([[1.0, 2.0]]), places=[3]))
+    assert_same_bits(rotate([[1, 2]], places=[3]), rotate(np.array([[1.0, 2.0]]), places=[3]))
