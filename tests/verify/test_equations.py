@@ -5,6 +5,7 @@ import pytest
 
 import refnp
 from refnp import autograd as ag
+from refnp import autograd as anything
 from refnp.verify.propagation import NoBoundError
 
 
@@ -139,6 +140,18 @@ def test_a_line_of_the_equation_is_the_cause(wrong, says):
     (cause,) = report.causes
     assert cause.says == f"as if {says}"
     assert "test_equations.py:" in cause.where
+
+
+def test_names_of_operations_and_numbers_around_the_equation_are_its_own():
+    def around(eps):
+        def equation(x, gain):
+            return x / anything.sqrt(anything.mean(x * x, -1, keepdims=True) + eps) * (1 + gain)
+
+        return equation
+
+    draw = lambda rng: (rng.normal(size=(3, 8)), rng.normal(size=8))
+    (cause,) = refnp.judge(around(1e-5), of_others(root=lambda z, eps: np.sqrt(z) + eps), draw).causes
+    assert "(anything.sqrt(anything.mean(x * x, -1, keepdims=True)) + eps)" in cause.says
 
 
 def test_what_is_held_constant_is_the_cause():

@@ -23,7 +23,7 @@ from refnp.verify.edits.around import around, is_constant, renamed
 from refnp.verify.edits.edited import KNOWN_WORDS, edited_function, is_operation
 from refnp.verify.edits.mutant import Mutant
 from refnp.verify.edits.opened import Opened
-from refnp.verify.edits.variants import Edit, edited, edits_of, is_one_number, name_of, places, statements
+from refnp.verify.edits.variants import Edit, edited, edits_of, is_one_number, places, statements
 from refnp.verify.judged_pages import Formula
 from refnp.verify.layers.multi_head import bound
 
@@ -188,7 +188,7 @@ def with_number(function: Callable, lines: Lines) -> Iterator[tuple[str, Edit]]:
             if of_pullback or not is_one_number(statement) or not is_run(one, statement, lines):
                 continue
             for path, node in places(statement):
-                name = name_of(node) or getattr(getattr(node, "func", None), "attr", "")
+                name = getattr(node, "operation", "") or getattr(getattr(node, "func", None), "attr", "")
                 if name in BESIDE:
                     spot, into = (*path, ("args", 0)), node.args[0]  # type: ignore[attr-defined]
                 elif name in ("sum", "mean", "exp"):

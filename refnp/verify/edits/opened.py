@@ -13,6 +13,11 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
+from refnp import autograd
+from refnp.numbers import words
+
 OPENED_WORDS = ("shares",)  # what has lines of its own to be wrong in
 COMPILED = 256  # functions whose code is kept: all that a page uses, and an edit of one
 OPENED = ("refnp.layers", "refnp.models", "refnp.autograd", "refnp.training.steps", "refnp.verify.layers")
@@ -32,6 +37,9 @@ class Opened:
         tree.decorator_list = []
         tree = with_pullback(tree)
         tree.body = tree.body[ast.get_docstring(tree, clean=False) is not None :]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                node.operation = operation_of(self.function, node)  # type: ignore[attr-defined]
         self.tree = tree
         above = (*above, self.function)
         self.used = {name: Opened(of, above) for name, of in used_by(self.function, tree, above)}
@@ -163,6 +171,14 @@ def used_by(function: Callable, tree: ast.AST, above: tuple[Callable, ...]) -> I
             continue
         if inspect.unwrap(getattr(value, "page", value)) not in above:
             yield name, value
+
+
+def operation_of(function: Callable, node: ast.Call) -> str:
+    """The name of what is called, if it is NumPy's, an operation of the engine or a word: "exp"; else nothing."""
+    name = ast.unparse(node.func)
+    value, short = valued(function, name), name.rpartition(".")[-1]
+    known = (getattr(module, short, None) for module in (np, autograd, words))
+    return short if value is not None and any(one is value for one in known) else ""
 
 
 def is_name(node: ast.AST) -> bool:

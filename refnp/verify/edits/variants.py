@@ -7,7 +7,6 @@ another one; a line is left out.
 """
 
 import ast
-import builtins
 import copy
 import functools
 from collections.abc import Iterator
@@ -18,7 +17,6 @@ from refnp.verify.edits.opened import Opened, is_pullback
 from refnp.verify.edits.patterns import rewritten
 
 NO_ARRAYS = ("eps", "axis", "axes", "groups", "items", "channels")  # names of options and lengths
-MODULES = ("np", "numpy", "ag", "autograd", "refnp.autograd")
 OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 FUNCTIONS = {  # what is taken for what
     "exp": "expm1", "expm1": "exp", "log": "log1p", "log1p": "log", "tanh": "arctan", "maximum": "minimum",
@@ -245,7 +243,7 @@ def _of_operation(node: ast.expr) -> Iterator[ast.expr]:
 def _of_call(node: ast.expr) -> Iterator[ast.expr]:
     if not isinstance(node, ast.Call) or not node.args:
         return
-    name, first, short = ast.unparse(node.func), node.args[0], name_of(node)
+    name, first, short = ast.unparse(node.func), node.args[0], getattr(node, "operation", "")
     if short in FUNCTIONS:
         taken = name.removesuffix(short) + FUNCTIONS[short]
         yield ast.Call(ast.parse(taken, mode="eval").body, node.args, node.keywords)
@@ -261,16 +259,8 @@ def _of_call(node: ast.expr) -> Iterator[ast.expr]:
         yield first
 
 
-def name_of(node: ast.expr) -> str:
-    """The name of a function that is called, as NumPy's and the engine's operations have it: "exp"; else nothing."""
-    if not isinstance(node, ast.Call):
-        return ""
-    module, _, name = ast.unparse(node.func).rpartition(".")
-    return name if module in MODULES or not (module or name in vars(builtins)) else ""
-
-
 def _of_reduction(node: ast.expr) -> Iterator[ast.expr]:
-    kind = name_of(node)
+    kind = getattr(node, "operation", "")
     if not isinstance(node, ast.Call) or not (kind or isinstance(node.func, ast.Attribute)):
         return
     if kind:  # mean(x, -1)
