@@ -32,6 +32,7 @@ FAR_SMALLER = 2.0**-200  # than the size of its array is an element that the com
 METHODS = ("auto", "complex_step", "richardson", "longdouble")
 
 
+@np.errstate(under="ignore")
 def complex_step(f: Function, x: Array, v: Array, *, h: float = STEP) -> Array:
     """Directional derivative f′(x)v = Im f(x + ihv)/h of a function of one array.
 
@@ -85,6 +86,7 @@ class Estimate(NamedTuple):
         return Estimate(np.where(where, other.value, self.value), np.where(where, other.error, self.error))
 
 
+@np.errstate(under="ignore")
 def richardson(
     f: Function,
     x: Array,
@@ -167,6 +169,7 @@ def best_entry(rows: list[list], noise: list) -> Estimate:
     return Estimate(value[0], np.fmax(error[0], np.where(np.isfinite(apart), apart, 0.0).max(axis=0)))
 
 
+@np.errstate(under="ignore")
 def longdouble(f: Function, x: Array, v: Array, *, step: float = 2.0**-12) -> Estimate:
     """Directional derivative f′(x)v of a function of one array, by five-point differences in longdouble.
 
@@ -197,6 +200,7 @@ def longdouble(f: Function, x: Array, v: Array, *, step: float = 2.0**-12) -> Es
     return Estimate(fine, np.abs(coarse - fine) / 15 + noise)
 
 
+@np.errstate(under="ignore")
 def one_sided(
     f: Function, x: Array, v: Array, *, step: float = 2.0**-8, levels: int = 5, noise: Noise | None = None
 ) -> tuple[Estimate, Estimate]:

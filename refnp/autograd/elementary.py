@@ -317,6 +317,7 @@ def floor(x: ArrayLike) -> Array | Tensor:
 
 @explained
 @takes_unchecked("x (...) → (...)", decimals="whole")
+@np.errstate(under="ignore")
 def round(x: ArrayLike, decimals: int = 0) -> Array | Tensor:
     """x rounded to so many decimals, halves to even (the real part), in the floating type of x, without gradient."""
     values = _numbers("round", x)

@@ -250,16 +250,18 @@ def _agree(tape: Recorded | None, value: Any, found: Any, tangents: tuple, *, ca
     return all(mask.all() for mask in finite) or not np.isfinite(right([~mask for mask in finite])[0])
 
 
+@np.errstate(under="ignore")
 def _product(gradients: tuple, tangents: tuple, half: float) -> tuple[Any, Any]:
-    """⟨x̄, v⟩ and its size: that of its terms, and half of the digits of the largest x̄ v.
+    """⟨x̄, v⟩ and its size: that of its terms, half of the digits of the largest x̄ v, and the least normal numbers.
 
-    An x̄ that is 0 on paper is a rounding of the largest.
+    An x̄ that is 0 on paper is a rounding of the largest, and what is below the normal numbers has fewer digits.
     """
     pairs = zip(leaves_of(gradients), leaves_of(tangents), strict=True)
     moved = [(np.asarray(g), np.asarray(raw(v))) for g, v in pairs if g is not None and v is not None]
     terms = [duals.product(g, v) for g, v in moved]
     largest = sum(np.abs(g[np.isfinite(g)]).max(initial=0) * np.abs(v).max(initial=0) for g, v in moved)
-    return sum(t.sum() for t in terms), sum(np.abs(t).sum() for t in terms) + half * largest
+    least = sum(np.finfo(g.dtype).tiny * np.abs(v).sum() for g, v in moved)
+    return sum(t.sum() for t in terms), sum(np.abs(t).sum() for t in terms) + half * largest + least
 
 
 def _half(trees: list) -> float:

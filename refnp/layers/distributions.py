@@ -12,6 +12,7 @@ Source: Sivaraya (2023) §2.3 (coherent samples), §3.2 eq. 8 and 9; Kingma & We
 Transcription: tests/transcriptions/probability.py.
 """
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,16 @@ class Distribution:
     noise_dtype: np.dtype  # the precision of ε
     _kl: Any = None  # KL(p‖q) of two of the same kind
 
+    def __init_subclass__(cls) -> None:
+        """Where a number underflows in a method or property, that is no error, whatever NumPy is told to raise."""
+        may_underflow = np.errstate(under="ignore")
+        for name, member in [*vars(cls).items()]:
+            if inspect.isfunction(member):
+                setattr(cls, name, may_underflow(member))
+            elif isinstance(member, property):
+                setattr(cls, name, property(may_underflow(member.fget)))
+
+    @np.errstate(under="ignore")
     def sample(
         self,
         rng: np.random.Generator | None = None,

@@ -48,7 +48,6 @@ class MultivariateNormal(Distribution):
         """The factor with zeros above its diagonal, (..., N, N)."""
         return ag.where(np.tri(self.mean.shape[-1], dtype=bool), self.cholesky_factor, 0.0)
 
-    @np.errstate(under="ignore")
     def covariance(self) -> Array | Tensor:
         """L Lᵀ, (..., N, N)."""
         return self.lower() @ ag.swapaxes(self.lower(), -1, -2)
@@ -117,13 +116,11 @@ class LowRankNormal(Distribution):
         self.of_noise = (*self.shape, sum(self.factor.shape[-2:]))
         self.noise_dtype = common_dtype(self.mean, self.factor, self.std)
 
-    @np.errstate(under="ignore")
     def covariance(self) -> Array | Tensor:
         """F Fᵀ + diag(σ²), (..., N, N)."""
         own = np.eye(self.mean.shape[-1], dtype=bool)
         return self.factor @ ag.swapaxes(self.factor, -1, -2) + ag.where(own, (self.std * self.std)[..., None], 0.0)
 
-    @np.errstate(under="ignore")
     def dense(self) -> MultivariateNormal:
         """The same by the Cholesky factor of F Fᵀ + diag(σ²), which rounds; ValueError if it is then not definite."""
         return MultivariateNormal(self.mean, ag.cholesky(self.covariance()))
