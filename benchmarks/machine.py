@@ -10,6 +10,8 @@ import platform
 
 import numpy as np
 
+from refnp.version import processor
+
 FRAMEWORKS = ("torch", "jax", "autograd", "mygrad")
 COUNTS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "REFNP_NUM_THREADS")
 PEERS = (*FRAMEWORKS, "plain")  # plain: refnp without the optimisation that is measured
@@ -67,13 +69,3 @@ def description(threads: int) -> dict[str, str]:
     if hasattr(os, "getloadavg") and (load := os.getloadavg()[0]) > 0.5:
         found["caution"] = f"others used {load:.1f} cores at the start: ratios may be far from those of a quiet machine"
     return found
-
-
-def processor() -> str:
-    """The processor's name."""
-    try:
-        with open("/proc/cpuinfo") as lines:
-            fields = dict(line.strip().split(":", 1) for line in lines if ":" in line)
-        return next(value.strip() for name, value in fields.items() if name.strip() == "model name")
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()

@@ -50,7 +50,7 @@ class Distribution:
         for name, member in [*vars(cls).items()]:
             if inspect.isfunction(member):
                 setattr(cls, name, may_underflow(member))
-            elif isinstance(member, property):
+            elif isinstance(member, property) and member.fget is not None:
                 setattr(cls, name, property(may_underflow(member.fget)))
 
     @np.errstate(under="ignore")

@@ -10,7 +10,9 @@ FILE is TOML:
     folder = "runs"                  beside FILE (default: the name of FILE without .toml)
     batch = 16                       and learning_rate, schedule, clip, dtype as of refnp train
     every = 500                      steps from one validation to the next
-    evaluated = 256                  tasks on which a finished run is evaluated, the same for all
+    evaluated = 256                  draws of a task on which a finished run is evaluated, the same for all
+    also = ["matern"]                tasks on which each is evaluated beside its own
+    places = ["inside", "shifted"]   where, as of refnp evaluate (default: inside)
 
     [options.convcnp]                of a model
     points_per_unit = 16
@@ -18,12 +20,14 @@ FILE is TOML:
     [published.convcnp.eq]           figures to show beside one's own, by the names of refnp evaluate --json
     "marginal log-likelihood" = -0.66
 
-A run that was stopped goes on where it was, to the same bits; one that is finished is not run again.
+A run that was stopped goes on where it was, to the same bits; one that is finished is not run again. Its folder has the
+checkpoint and figures.json, with the machine and the time since the run was last begun, of which the table is made.
 """
 
 import functools
 import itertools
 import json
+import time
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,20 +43,21 @@ from refnp.studies import evaluation, plotting, training
 from refnp.studies.registry import MODELS, TASKS, named, sampler
 from refnp.studies.trained import open_trained
 from refnp.training.checkpoint import load
+from refnp.version import processor
 
-PLACE = "inside"
 SHOWN = ("marginal log-likelihood", "joint log-likelihood", "RMSE")
 SETTINGS = ("batch", "learning_rate", "schedule", "clip", "dtype")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: what is trained, how long, and the folder of its checkpoint and its figures."""
+    """One run: what is trained, how long, on which tasks it is evaluated, and the folder of checkpoint and figures."""
 
     study: training.Study
     steps: int
     every: int
     evaluated: int
+    tasks: Sequence[str]
     folder: str
 
     @property
@@ -68,21 +73,24 @@ class Run:
     @property
     def about(self) -> dict[str, Any]:
         """What its figures hang on."""
-        return {"configuration": self.study.configuration(), "steps": self.steps, "evaluated": self.evaluated}
+        evaluated = dict.fromkeys(self.tasks, self.evaluated)
+        return {"configuration": self.study.configuration(), "steps": self.steps, "evaluated": evaluated}
 
     def figures(self) -> dict[str, Any] | None:
-        """The figures of a finished run, else None."""
+        """The figures of a finished run, by task and place, else None."""
         file = Path(self.folder) / "figures.json"
         found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
         return found["figures"] if found.get("about") == self.about else None
 
     def complete(self) -> None:
         """Train to the end, or go on, and evaluate."""
+        began = time.process_time()
         Path(self.folder).mkdir(parents=True, exist_ok=True)
         training.run(self.study, steps=self.steps, checkpoint=str(self.checkpoint), every=self.every, show=False)
         trained = open_trained(self.checkpoint)
-        places = evaluation.evaluate(trained.model, sampler(self.study.task), count=self.evaluated)
-        found = {"about": self.about, "figures": evaluation.as_json(places)}
+        figures = {task: evaluation.evaluate(trained.model, sampler(task), count=self.evaluated) for task in self.tasks}
+        made = {"on": processor(), "numpy": np.__version__, "processor seconds": round(time.process_time() - began)}
+        found = {"about": self.about, "made": made, "figures": evaluation.as_json(figures)}
         write_whole(Path(self.folder) / "figures.json", json.dumps(found, indent=1).encode())
 
 
@@ -100,6 +108,8 @@ class Sweep:
     folder: str
     every: int = 500
     evaluated: int = 256
+    also: Sequence[str] = ()
+    places: Sequence[str] = ("inside",)
     settings: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     published: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
@@ -110,7 +120,8 @@ class Sweep:
         for model, task, seed in itertools.product(self.models, self.tasks, self.seeds):
             study = training.Study(model, task, options=self.options.get(model, {}), seed=seed, **self.settings)
             folder = str(Path(self.folder) / f"{model}-{task}" / f"seed-{seed}")
-            found.append(Run(study, self.steps, self.every, self.evaluated, folder))
+            tasks = (task, *self.also)
+            found.append(Run(study, self.steps, self.every, self.evaluated, tasks, folder))
         return found
 
 
@@ -127,9 +138,15 @@ def opened(file: str | Path) -> Sweep:
         raise ValueError(f"{file}: {', '.join(missing)} must be given")
     if unknown := sorted(set(said) - names):
         raise ValueError(f"{file}: there is no {unknown[0]!r}; name {', '.join(sorted(names | set(SETTINGS)))}")
-    for kind, known in (("models", MODELS), ("tasks", TASKS)):
-        for name in said[kind]:
-            named(kind.removesuffix("s"), name, known)
+    places = dict.fromkeys(evaluation.PLACES)
+    for key, kind, known in (
+        ("models", "model", MODELS),
+        ("tasks", "task", TASKS),
+        ("also", "task", TASKS),
+        ("places", "place", places),
+    ):
+        for name in said.get(key, ()):
+            named(kind, name, known)
     said["folder"] = str(path.resolve().parent / said.get("folder", path.stem))  # workers may run elsewhere
     return Sweep(**said, settings=settings)
 
@@ -191,16 +208,19 @@ def table_of(found: Sweep) -> evaluation.Table:
     rows = []
     for model, task in itertools.product(found.models, found.tasks):
         own = [run.figures() for run in found.runs() if (run.study.model, run.study.task) == (model, task)]
-        done = [figures[PLACE] for figures in own if figures is not None]
-        for name in SHOWN:
-            values = [figures[name]["mean"] for figures in done if name in figures]
+        done = [figures for figures in own if figures is not None]
+        for asked, place, name in itertools.product((task, *found.also), found.places, SHOWN):
+            here = [figures[asked][place] for figures in done]
+            values = [figures[name]["mean"] for figures in here if name in figures]
             if values:
-                exact = [figures[f"exact {name}"]["mean"] for figures in done if f"exact {name}" in figures]
-                published = found.published.get(model, {}).get(task, {}).get(name)
+                exact = [figures[f"exact {name}"]["mean"] for figures in here if f"exact {name}" in figures]
+                published = found.published.get(model, {}).get(asked, {}).get(name) if place == "inside" else None
                 shown = [f"{np.mean(exact):.4f}" if exact else "", "" if published is None else f"{published:g}"]
-                rows.append([f"{model} on {task}: {name}", spread(values), *shown, f"{len(values)} of {len(own)}"])
-    heading = ["", "mean ± deviation over seeds", "exact posterior", "published", "seeds"]
-    return evaluation.Table(f"per target, {PLACE} the range of training, on {found.evaluated} tasks", heading, rows)
+                rows.append(
+                    [f"{model} on {task}", asked, place, name, spread(values), *shown, f"{len(values)} of {len(own)}"]
+                )
+    heading = ["trained", "asked", "where", "", "mean ± deviation over seeds", "exact posterior", "published", "seeds"]
+    return evaluation.Table(f"per target, on {found.evaluated} draws of a task", heading, rows)
 
 
 def spread(values: Sequence[float]) -> str:

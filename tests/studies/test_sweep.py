@@ -40,7 +40,7 @@ def test_runs_are_finished_once_and_shown_as_a_table(file, capsys):
     first = capsys.readouterr().out
     runs = sweep.opened(file).runs()
     figures = [json.loads((file.parent / "two/cnp-eq" / f"seed-{s}/figures.json").read_text()) for s in (0, 1)]
-    values = [one["figures"]["inside"]["marginal log-likelihood"]["mean"] for one in figures]
+    values = [one["figures"]["eq"]["inside"]["marginal log-likelihood"]["mean"] for one in figures]
     row = next(line for line in first.splitlines() if "marginal" in line)
     assert f"{np.mean(values):.4f} ± {np.std(values, ddof=1):.4f}" in row
     assert row.split()[-4:] == ["-0.5", "2", "of", "2"]
@@ -72,6 +72,22 @@ def test_curves_of_all_seeds_are_drawn(file, capsys):
     assert main(["sweep", str(file), "--plot", "curves.txt"]) == 2
 
 
+def test_runs_are_evaluated_on_other_tasks_and_at_other_places_from_their_figures_alone(file, capsys):
+    file.write_text('also = ["matern"]\nplaces = ["inside", "shifted"]\n' + FILE)
+    assert main(["sweep", str(file), "--jobs", "1"]) == 0
+    capsys.readouterr()
+    for run in sweep.opened(file).runs():
+        run.checkpoint.unlink()
+    assert main(["sweep", str(file), "--table"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if "marginal" in line]
+    assert [row[3:5] for row in rows] == [[t, p] for t in ("eq", "matern") for p in ("inside", "shifted")]
+    assert [row for row in rows if "-0.5" in row] == rows[:1]
+    kept = json.loads((file.parent / "two/cnp-eq/seed-1/figures.json").read_text())
+    assert kept["made"]["processor seconds"] >= 0
+    values = [kept["figures"][row[3]][row[4]]["marginal log-likelihood"]["mean"] for row in rows]
+    assert len(set(values)) == len(values)
+
+
 def test_a_table_of_what_is_not_finished_says_so(file, capsys):
     assert main(["sweep", str(file), "--table"]) == 1
     assert "per target" in capsys.readouterr().out
@@ -84,6 +100,7 @@ def test_a_table_of_what_is_not_finished_says_so(file, capsys):
         ('models = ["cnp"]', "tasks, seeds, steps must be given"),
         (FILE.replace('"cnp"', '"cpn"'), "cnp"),
         ("rate = 1\n" + FILE, "there is no 'rate'"),
+        ('places = ["outside"]\n' + FILE, "outside"),
     ],
 )
 def test_a_wrong_file_is_refused(file, text, says, capsys):

@@ -8,7 +8,6 @@ float32 --results FILE` that it is given.
 import argparse
 import functools
 import importlib.util
-import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -32,6 +31,7 @@ from refnp.verify.findings import first_line, quiet
 from refnp.verify.frameworks import ask, inspection
 from refnp.verify.layers import cases_to_ask
 from refnp.verify.report import number
+from refnp.version import processor
 
 PAGE = Path(__file__).parents[3] / "docs" / "every_input.md"
 FORMATS_SHOWN = ("float16", "bfloat16")
@@ -136,7 +136,7 @@ def page(rows: Sequence[Row], float32: Mapping[str, list[Part]], command: str) -
     """The text of the page."""
     others = [who for who in OTHERS if any(who in row.found for row in rows)]
     installed = ", ".join([versions(), *(inspection.version_of(inspection.named(who)) for who in others)])
-    text = HEAD.format(command=command, machine=machine(), versions=installed)
+    text = HEAD.format(command=command, machine=processor(), versions=installed)
     who = ["refnp", "page", *others]
     for form in FORMATS_SHOWN:
         own = [row for row in rows if row.format == form]
@@ -158,13 +158,6 @@ def page(rows: Sequence[Row], float32: Mapping[str, list[Part]], command: str) -
         done = cell(together(found)) if len(parts) == PARTS else f"{len(parts)} of {PARTS} parts done"
         text += f"| {name} | {done} |\n"
     return text
-
-
-def machine() -> str:
-    """The processor."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{named[0] if named else platform.processor() or platform.machine()}, {platform.system()}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
