@@ -29,6 +29,7 @@ With an equation in arbitrary precision, every element is counted by its own dig
     check(softmax, (x,), vjp=vjp, exact=Exact(equation, mpmath.mpf, mpmath.workdps))
 """
 
+import reprlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -137,7 +138,7 @@ def compare(
     of wrong value or shapes.
     """
     if order not in (1, 2):
-        raise ValueError(f"order is {order!r}; it must be 1 or 2")
+        raise ValueError(f"order is {reprlib.repr(order)}; it must be 1 or 2")
     _at_least(0, digits=digits)
     _at_least(0, max_elements=max_elements)
     _at_least(1, projections=projections, cotangents=cotangents)
@@ -222,4 +223,4 @@ def _remarks(problem: FlatFunction, claim: ClaimedGradient, chosen: Method) -> I
 def _at_least(least: int, **settings: float) -> None:
     for setting, value in settings.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or value < least:
-            raise ValueError(f"{setting} is {value!r}; it must be a number, at least {least}")
+            raise ValueError(f"{setting} is {reprlib.repr(value)}; it must be a number, at least {least}")

@@ -21,6 +21,8 @@ Source: Higham (2002), §2.1; Blanchard, Higham, Lopez, Mary & Pranesh (2020) (r
 
 import functools
 import re
+import reprlib
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -148,13 +150,13 @@ def format_of(x: Array) -> str:
 def checked_formats(function: str, formats: Any, layer: str, arguments: Iterable[str]) -> dict[str, str]:
     """The formats of single arguments as they were named; ValueError for an argument or a format that there is not."""
     if not isinstance(formats, Mapping | None):
-        raise ValueError(f'{function}: formats={formats!r} is no dict; write {{"gain": "float32"}}')
+        raise ValueError(f'{function}: formats={reprlib.repr(formats)} is no dict; write {{"gain": "float32"}}')
     for name, kind in (formats or {}).items():
         if name not in (known := list(arguments)):
             raise ValueError(f"{function}: formats: {layer} has no argument {name!r}; there are {', '.join(known)}")
         if kind not in FORMATS or kind in ("tf32", "longdouble"):
             names = ", ".join(each for each in FORMATS if each not in ("tf32", "longdouble"))
-            raise ValueError(f"{function}: formats: {name} is {kind!r}; name a format, {names}")
+            raise ValueError(f"{function}: formats: {name} is {reprlib.repr(kind)}; name a format, {names}")
     return dict(formats or {})
 
 
@@ -177,7 +179,7 @@ def type_name(dtype: Any) -> str:
     try:
         return "None" if dtype is None else np.zeros((), dtype).real.dtype.name
     except TypeError:
-        return str(dtype)
+        return textwrap.shorten(str(dtype), 60)
 
 
 def policy(name: Any) -> Policy:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refnp.autograd import Array, ArrayLike
+from refnp.autograd.errors import shown
 from refnp.symmetry.actions import Action, Arrays, Element, Names, Product, Trivial
 from refnp.symmetry.constants import held_in_float32
 from refnp.symmetry.frameworks import NO_BFLOAT16, in_words
@@ -229,8 +230,9 @@ def equivariant(
                   it (constraints.py)
 
     Raises ValueError if the elements of one action mean nothing to the other, for a negative border, and for one
-    without axes if `action_out` moves nothing along an axis.
+    without axes if `action_out` moves nothing along an axis; TypeError for an `f` or `where` that is no function.
     """
+    check_functions("equivariant", f=f, where=where)
     if not _same_group(action_in, action_out):
         raise ValueError(
             f"equivariant: the output action ({action_out}) cannot take the elements of the input action ({action_in})"
@@ -251,6 +253,13 @@ def equivariant(
         in_precision = getattr(f, "in_precision", None)
     cached = None if in_precision is None else functools.cache(in_precision)
     return Claim(f, moved, action_out, read, cached, "f" if found == "<lambda>" else found, border, where)
+
+
+def check_functions(name: str, **functions: Any) -> None:
+    """TypeError for an argument that is no function; None is one that is not given."""
+    for argument, function in functions.items():
+        if function is not None and not callable(function):
+            raise TypeError(f"{name}: {argument} is {shown(function)}; it must be a function")
 
 
 def invariant(

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 
 from refnp.autograd import ArrayLike
 from refnp.symmetry.actions import Arrays, Element
-from refnp.symmetry.claim import Claim, cast, dtype_name
+from refnp.symmetry.claim import Claim, cast, check_functions, dtype_name
 from refnp.symmetry.inputs import KINDS, Domain, Draw, Input, Scales, Sizes
 from refnp.symmetry.judge import Bound
 from refnp.symmetry.neighbours import Neighbours
@@ -70,8 +70,10 @@ def search(
               that is not proved is searched; its verdict says what is missing
 
     Raises ValueError for no input, an unknown precision, a negative `simplify`, or actions that do not fit the arrays;
-    TypeError if `draw` gives no dict of arrays or f something that is no array; whatever `draw` and `where` raise.
+    TypeError for a `draw` that is no function or gives no dict of arrays, or if f gives something that is no array;
+    whatever `draw` and `where` raise.
     """
+    check_functions("search", draw=draw, where=where)
     if count < 1 or not dtypes:
         raise ValueError(f"search: count is {count} and dtypes {dtypes}; there must be something to try")
     if simplify < 0:

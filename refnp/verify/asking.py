@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.errors import shown
 from refnp.numbers.precision import Policy, checked_formats, format_of, policy
 from refnp.numbers.rounding import judging_precision
 from refnp.verify.calling import (
@@ -146,7 +147,7 @@ class Asked:
         try:
             self.native.array(np.zeros(1, np.float32), device)
         except Exception as wrong:  # as each framework says it
-            raise ValueError(f"device={device!r}: {self.native.name}: {first_line(wrong)}") from wrong
+            raise ValueError(f"device={shown(device)}: {self.native.name}: {first_line(wrong)}") from wrong
 
     def check_formats(self, dtypes: Sequence[str]) -> None:
         """ValueError unless the framework takes numbers of all formats that it will be given, and gives them back."""
@@ -491,11 +492,11 @@ def chosen(named: list[Case], only: str | None, skip: Sequence[str]) -> list[Cas
     for option, pattern in [("only", only), *(("skip", pattern) for pattern in skip)]:
         if pattern is not None and not (isinstance(pattern, str) and any(matches(c.name, pattern) for c in named)):
             there = "; ".join(case.name for case in named)
-            raise ValueError(f"{option}={pattern!r} matches no case; there are {there}")
+            raise ValueError(f"{option}={shown(pattern)} matches no case; there are {there}")
     found = [case for case in named if only is None or matches(case.name, only)]
     found = [case for case in found if not any(matches(case.name, pattern) for pattern in skip)]
     if not found:
-        raise ValueError(f"only={only!r}, skip={tuple(skip)!r}: no case is left")
+        raise ValueError(f"only={shown(only)}, skip={shown(tuple(skip))}: no case is left")
     return found
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from refnp.autograd.errors import shown
 from refnp.numbers.arrays import sum_to
 from refnp.verify.case import Case
 from refnp.verify.layer_names import closest
@@ -127,7 +128,7 @@ def turns_of(layouts: Sequence[str | Layout], case: Case, ndims: Mapping[str, in
 def chosen_layouts(layout: str | Sequence[str] | None, cases: Sequence[Case]) -> tuple[str, ...]:
     """The names of layouts; ValueError for one that does not exist, or changes nothing of the cases."""
     if not isinstance(layout, str | Sequence | None):
-        raise ValueError(f"layout={layout!r} is no name of a layout; there are {', '.join(LAYOUTS)}")
+        raise ValueError(f"layout={shown(layout)} is no name of a layout; there are {', '.join(LAYOUTS)}")
     names = () if layout is None else (layout,) if isinstance(layout, str) else tuple(layout)
     for name in names:
         if name not in LAYOUTS:

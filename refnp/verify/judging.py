@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.errors import shown
 from refnp.autograd.notation import is_number
 from refnp.numbers.precision import policy
 from refnp.verify import equations
@@ -98,9 +99,9 @@ def judge(
     """
     if not callable(function) or inspect.isclass(function):
         what = "a class; pass an instance" if callable(function) else "no function"
-        raise ValueError(f"function: {function!r} is {what}")
+        raise ValueError(f"function: {shown(function)} is {what}")
     if vjp is not None and not callable(vjp):
-        raise ValueError(f"vjp: {vjp!r} is no function; it is vjp(function, *arrays) → (output, pullback)")
+        raise ValueError(f"vjp: {shown(vjp)} is no function; it is vjp(function, *arrays) → (output, pullback)")
     with_gradients = gradients or vjp is not None
     if equations.is_equation(name):
         named, meant = equations.cases_of(name, inputs, gradients=with_gradients), Meant("")
@@ -109,7 +110,7 @@ def judge(
     else:
         named, meant = cases_for(name, function, framework, arguments or {})
     if seconds is not None and not (is_number(seconds) and seconds >= 0):
-        raise ValueError(f"seconds: {seconds!r} is no number of seconds; None for as long as it takes")
+        raise ValueError(f"seconds: {shown(seconds)} is no number of seconds; None for as long as it takes")
     if every is not None:
         precision = precision_of(every, precision)
         named = cases_of_every(named[0].layer, named, every)
@@ -178,14 +179,14 @@ def chosen_dtypes(dtypes: str | Sequence[str]) -> tuple[str, ...]:
         raise ValueError(f"dtypes: none is named; name {', '.join(DTYPES)}")
     for dtype in chosen:
         if dtype not in DTYPES:
-            raise ValueError(f"dtypes: there is no {dtype!r}; name {', '.join(DTYPES)}, or a precision=")
+            raise ValueError(f"dtypes: there is no {shown(dtype)}; name {', '.join(DTYPES)}, or a precision=")
     return chosen
 
 
 def mapping_of(option: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
     """What an option maps; ValueError for what is no mapping."""
     if not isinstance(given, Mapping | None):
-        raise ValueError(f"{option}: {given!r} is no dict; write {{name: …}}")
+        raise ValueError(f"{option}: {shown(given)} is no dict; write {{name: …}}")
     return dict(given or {})
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 
+from refnp.autograd.errors import shown
 from refnp.verify.case import Case, Layer
 from refnp.verify.layers import ASKED, LAYERS, MODELS, cases_of
 from refnp.verify.signatures import NAMES, Meant
@@ -53,8 +54,8 @@ def named_cases(name: str) -> list[Case]:
     """
     if not isinstance(name, str):
         raise ValueError(
-            f"name={name!r}: write the name of a layer, such as 'attention', or a function of refnp's operations; "
-            "refnp judge --list has all names"
+            f"name={shown(name)}: write the name of a layer, such as 'attention', or a function of refnp's "
+            "operations; refnp judge --list has all names"
         )
     entries = catalogue()
     layers = {name: entry.layer for name, entry in entries.items()}

@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+import gradcheck
 import refnp
+from refnp import symmetry
+from refnp.autograd import vjp
 from refnp.layers import convolution, layer_norm, softmax
 from refnp.numbers.precision import policy
 
@@ -112,3 +115,26 @@ class Empty:
 def test_what_does_not_fit_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+MANY = np.arange(1e5).reshape(100, 1000)
+IN_A_WRONG_PLACE = {
+    "layer": lambda: refnp.assert_close(MANY, "softmax", {"x": MANY}),
+    "precision": lambda: refnp.tolerance("softmax", {"x": MANY}, precision=MANY),
+    "formats": lambda: refnp.tolerance("softmax", {"x": MANY}, formats=MANY),
+    "function": lambda: refnp.judge("softmax", MANY),
+    "cases": lambda: refnp.judge("softmax", softmax, skip=MANY),
+    "layout": lambda: refnp.judge("softmax", softmax, layout=MANY),
+    "options": lambda: refnp.judge("softmax", softmax, options=MANY),
+    "digits": lambda: gradcheck.check(softmax, (MANY,), vjp=vjp, digits=MANY),
+    "draw": lambda: symmetry.search(symmetry.invariant(softmax, symmetry.Permute("x")), MANY),
+    "where": lambda: symmetry.invariant(softmax, symmetry.Permute("x"), where=MANY),
+}
+
+
+@pytest.mark.parametrize("place", IN_A_WRONG_PLACE)
+def test_an_array_in_a_wrong_place_is_named_and_not_written_out(place):
+    with pytest.raises((TypeError, ValueError)) as wrong:
+        IN_A_WRONG_PLACE[place]()
+    assert "9.9900e+02" not in str(wrong.value)  # an end of a row
+    assert "\n" not in str(wrong.value)
