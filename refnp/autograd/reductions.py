@@ -20,8 +20,9 @@ from refnp.autograd.primitives import NO_NUMBERS, primitive, raw, received
 from refnp.autograd.shapes import reshape, transpose
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.kernels.blocks import in_float32
+from refnp.kernels.triangular import times_power_of_two
 from refnp.numbers.arrays import axes_last, floating, in_order, normalize_axes
-from refnp.numbers.duals import as_array
+from refnp.numbers.duals import Dual, as_array
 from refnp.numbers.kinds import is_kind
 from refnp.numbers.parts import part
 
@@ -193,23 +194,40 @@ def prod(x, axis: Axis = None, *, keepdims=False):
     """y = Π x over `axis`.
 
     VJP: x̄_i = ȳ Π_{j≠i} x_j, as (product of all before i) · (product of all after i), which is right at zeros,
-    where ȳ y / x_i would be 0/0.
+    where ȳ y / x_i would be 0/0. Products of some of the floats may be out of range.
     """
     x = as_array(x, order="C")
     axes = _axes("prod", axis, x)
     order, place = axes_last(axes, x.ndim)
+    moved = x.transpose(order)
+    rows = moved.reshape(*moved.shape[: x.ndim - len(axes)], math.prod(x.shape[i] for i in axes))  # (..., n)
+    before, exponents = running_products(rows)  # (..., n + 1)
 
     def vjp(y_bar):
-        moved = x.transpose(order)
-        n = math.prod(x.shape[i] for i in axes)
-        rows = moved.reshape(*moved.shape[: x.ndim - len(axes)], n)  # (..., n)
-        one = np.ones_like(rows[..., :1])
-        before = np.cumprod(np.concatenate([one, rows[..., :-1]], -1), -1)[..., :n]  # (..., n)
-        after = np.flip(np.cumprod(np.concatenate([one, np.flip(rows[..., 1:], -1)], -1), -1)[..., :n], -1)  # (..., n)
-        others = (before * after).reshape(moved.shape).transpose(place)
-        return (_kept(y_bar, axes, x) * others,)
+        after, further = (np.flip(a, -1) for a in running_products(np.flip(rows, -1)))  # (..., n + 1)
+        in_place = lambda others: others.reshape(moved.shape).transpose(place)
+        others = in_place(before[..., :-1] * after[..., 1:])
+        return (times_power_of_two(_kept(y_bar, axes, x) * others, in_place(exponents[..., :-1] + further[..., 1:])),)
 
-    return np.prod(x, axes, keepdims=keepdims), vjp
+    return _reduced(_kept(times_power_of_two(before[..., -1], exponents[..., -1]), axes, x), axes, keepdims), vjp
+
+
+def running_products(factors: Array) -> tuple[Array, Array]:
+    """Π_{j<k} f_j for k = 0 … n as p and e of p 2ᵉ, of floats with p near 1: they may leave their range on the way.
+
+    Shapes: (..., n) → (..., n + 1), of floats each with those `step` places before it, with 1, 2, 4, … for `step`.
+    """
+    products = np.concatenate([np.prod(factors[..., :0], -1, keepdims=True), factors], -1)
+    if is_kind(factors) or isinstance(factors, Dual) or factors.dtype.kind != "f":
+        return np.cumprod(products, -1), np.zeros(products.shape, int)
+    exponents, step = np.zeros(products.shape, int), 1
+    while step < products.shape[-1]:
+        products, own = np.frexp(products)
+        exponents += own
+        products[..., step:] *= products[..., :-step].copy()
+        exponents[..., step:] += exponents[..., :-step].copy()
+        step *= 2
+    return products, exponents
 
 
 @primitive
@@ -288,17 +306,18 @@ def cumprod(x, axis: int = -1):
     """
     x = as_array(x)
     (axis,) = normalize_axes("cumprod", axis, x.ndim)
-    y = np.cumprod(x, axis)
+    products, exponents = running_products(np.moveaxis(x, axis, -1))  # (..., N + 1)
+    y = times_power_of_two(products[..., 1:], exponents[..., 1:])  # (..., N)
 
     def vjp(y_bar):
-        factors, bars = np.moveaxis(x, axis, 0), np.moveaxis(y_bar, axis, 0)  # (N, ...), (N, ...)
-        before = np.concatenate([np.ones_like(factors[:1]), np.moveaxis(y, axis, 0)[:-1]])[: len(factors)]  # (N, ...)
-        rest = [bars[-1:]]  # of r, from the end
-        for j in range(len(factors) - 2, -1, -1):
-            rest.append(bars[j : j + 1] + factors[j + 1 : j + 2] * rest[-1])
-        return (np.moveaxis(before * np.concatenate(rest[::-1]), 0, axis),)
+        factors, bars = np.moveaxis(x, axis, -1), np.moveaxis(y_bar, axis, -1)  # (..., N), (..., N)
+        rest = [bars[..., -1:]]  # of r, from the end
+        for j in range(factors.shape[-1] - 2, -1, -1):
+            rest.append(bars[..., j : j + 1] + factors[..., j + 1 : j + 2] * rest[-1])
+        x_bar = times_power_of_two(products[..., :-1] * np.concatenate(rest[::-1], -1), exponents[..., :-1])
+        return (np.moveaxis(x_bar, -1, axis),)
 
-    return y, vjp
+    return np.moveaxis(y, -1, axis), vjp
 
 
 @explained

@@ -98,6 +98,8 @@ def size_of(x: Array) -> Array:
 
 def times_power_of_two(x: Any, exponent: Any) -> Array:
     """x · 2ᵉ, rounded only where the result is out of range."""
+    if not np.any(exponent):
+        return x
     if x.dtype.kind != "c":
         return np.ldexp(x, exponent)
     y = np.empty(np.broadcast_shapes(x.shape, np.shape(exponent)), x.dtype)

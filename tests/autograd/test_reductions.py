@@ -1,5 +1,8 @@
 """Reductions against loops over indices, and their corners: zeros, ties, infinities, nothing at all."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -78,6 +81,18 @@ def test_product_at_zeros():
     x = np.array([[2.0, 0.0, 5.0], [0.0, 0.0, 3.0], [2.0, 3.0, 4.0]])
     assert gradient_of(lambda x: ad.prod(x, 1), x).tolist() == [[0, 10, 0], [0, 0, 0], [12, 8, 6]]
     assert ad.hessian(ad.prod)(np.array([0.0, 0.0, 3.0])).tolist() == [[0, 3, 0], [3, 0, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
+@np.errstate(over="ignore")
+def test_products_that_leave_the_range_on_their_way(order):
+    """1e-200² is 0 and 1e200² infinite, what they are factors of is neither; each of n products is rounded once."""
+    x = np.array([1e-200, 1e-200, 5.0, 1e200, 1e200])[order]
+    exact = math.prod(map(Fraction, x))
+    for y in (ad.prod(x), ad.cumprod(x)[-1]):
+        assert_within(y, float(exact), 5 * unit_roundoff(float) * 5)
+    others = np.array([float(exact / Fraction(factor)) for factor in x])
+    assert_within(gradient_of(ad.prod, x) / others, np.ones(5), 6 * unit_roundoff(float))
 
 
 def test_norm_at_zero_and_at_the_ends_of_the_range():
