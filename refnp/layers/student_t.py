@@ -92,7 +92,7 @@ def student_t_entropy(degrees_of_freedom, scale):
     value = (nu + 1) / 2 * (slope + 1 / nu) - s + HALF_LOG_TWO_PI + np.log(scale)  # (...)
 
     def vjp(bar):
-        nu_bar, scale_bar = bar * ((nu + 1) / 4 * curvature - 1 / (2 * nu * nu)), bar / scale  # (...)
+        nu_bar, scale_bar = bar * ((1 + 1 / nu) * curvature - 1 / nu / nu) / 2, bar / scale  # (...)
         return nu_bar, scale_bar
 
     return value, vjp
@@ -100,10 +100,11 @@ def student_t_entropy(degrees_of_freedom, scale):
 
 @part
 def gamma_ratio(a):
-    """s(a), s′(a) and s″(a): the first terms of the sum, and the series from there on; none of them cancels.
+    """s(a), s′(a) and a s″(a): the first terms of the sum, and the series from there on; none of them cancels.
 
     s = s(a + n) + ½ Σ_{j<n} log(1 − ¼/(a_j + ½)²)        a_j = a + j
-    s′ = s′(a + n) + ¼ Σ 1/(a_j (a_j + ½)(a_j + 1))        s″ = s″(a + n) − ¼ Σ (3 a_j (a_j + 1) + ½)/(…)²
+    s′ = s′(a + n) + ¼ Σ 1/c_j        s″ = s″(a + n) − ¼ Σ (1/a_j + 1/(a_j + ½) + 1/(a_j + 1))/c_j
+    with c_j = a_j (a_j + ½)(a_j + 1). For a large a s″, as 1/a³, is out of range where a s″ is not.
     """
     inverse = 1 / (a + FAR)
     square = inverse * inverse
@@ -111,14 +112,14 @@ def gamma_ratio(a):
     for order, (above, below) in reversed([*zip(range(1, 16, 2), SERIES, strict=True)]):
         c = (constant(above) / below).like(a)
         s, slope, curvature = s * square + c, slope * square - order * c, curvature * square + order * (order + 1) * c
-    s, slope, curvature = s * inverse, slope * square, curvature * square * inverse
+    s, slope, curvature = s * inverse, slope * square, curvature * square * (a * inverse)
     for j in range(FAR):
         b = a + j
         half = b + 0.5
         cube = b * half * (b + 1)
         s = s + log_of_term(b, half) / 2
         slope = slope + 0.25 / cube
-        curvature = curvature - (3 * b * (b + 1) + 0.5) / 4 / cube / cube
+        curvature = curvature - 0.25 / cube * (a / b + a / half + a / (b + 1))
     return s, slope, curvature
 
 

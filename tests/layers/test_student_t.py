@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import Normal, StudentT
-from refnp.layers.student_t import FAR, gamma_ratio, student_t_log_prob
+from refnp.layers.student_t import FAR, gamma_ratio, student_t_entropy, student_t_log_prob
 from tests.helpers import assert_same_bits
 from tests.transcriptions import probability as transcription
 
 
 @pytest.mark.parametrize("a", [1e-9, 0.01, 0.24, 0.26, 1.0, 5.0, FAR - 0.1, FAR, 1e3, 1e9])
 def test_the_ratio_of_gammas_keeps_its_digits(a):
-    """s, s′ and s″ against differences of log Γ and its derivatives with 80 digits."""
+    """s, s′ and a s″ against differences of log Γ and its derivatives with 80 digits."""
     with mpmath.workdps(80):
         b = mpmath.mpf(a)
         half = b + mpmath.mpf(1) / 2
         expected = (
             mpmath.loggamma(half) - mpmath.loggamma(b) - mpmath.log(b) / 2,
             mpmath.digamma(half) - mpmath.digamma(b) - 1 / (2 * b),
-            mpmath.psi(1, half) - mpmath.psi(1, b) + 1 / (2 * b**2),
+            b * (mpmath.psi(1, half) - mpmath.psi(1, b) + 1 / (2 * b**2)),
         )
         for found, right in zip(gamma_ratio(np.float64(a)), expected, strict=True):
             assert abs(mpmath.mpf(float(found)) / right - 1) < 64 * np.finfo(float).eps
@@ -32,6 +32,16 @@ def test_the_ratio_of_gammas_keeps_its_digits(a):
 def test_entropy_is_its_equation(nu, scale):
     expected = transcription.student_t_entropy(np.array(nu), np.array(scale))
     assert abs(StudentT(nu, 0.0, scale).entropy() - expected) <= 64 * np.finfo(float).eps * max(abs(expected), 1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "nu"), [(np.float32, 1e16), (np.float32, 1e18), (np.float64, 1e120), (np.float64, 1e153)]
+)
+def test_the_slope_of_entropy_where_powers_of_many_degrees_of_freedom_are_out_of_range(dtype, nu):
+    """−1/ν² (1 + O(1/ν)), though ν³ is infinite and s″ = −2/ν³ is 0."""
+    _, pullback = ad.vjp(student_t_entropy, np.array(nu, dtype), np.array(1, dtype))
+    nu_bar, _ = pullback(np.array(1, dtype))
+    assert abs(nu_bar * np.longdouble(nu) * np.longdouble(nu) + 1) < 8 * np.finfo(dtype).eps
 
 
 def test_one_degree_of_freedom_is_cauchy_and_many_are_normal():
