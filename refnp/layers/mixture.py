@@ -16,6 +16,7 @@ from refnp.autograd.errors import explained
 from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import Normal, axes_in_front, check_generator
+from refnp.numbers.words import root
 
 
 @explained
@@ -68,9 +69,10 @@ class Mixture:
     @property
     @np.errstate(under="ignore")
     def std(self) -> Array | Tensor:
-        """σ of each element, σ² = (1/K) Σ_k (σ_k² + (μ_k − μ)²), whose squares must be in the range of the dtype."""
+        """σ of each element, σ² = (1/K) Σ_k (σ_k² + (μ_k − μ)²), as a length: its squares may be out of range."""
         deviation = self.components.mean - self.mean  # (K, ...)
-        return ag.sqrt(ag.mean(self.components.std * self.components.std + deviation * deviation, 0))
+        sizes = [ag.broadcast_to(a, self.components.shape) for a in (self.components.std, deviation)]
+        return ag.norm(ag.concatenate(sizes, 0) / root(self.components.shape[0]).like(raw(deviation)), 0)
 
     @takes("y to (*elements)")
     def cdf(self, y: ArrayLike) -> Array | Tensor:

@@ -67,6 +67,17 @@ def test_moments(seed, k, shape, dtype):
         assert_within(value, limit.value, tolerance(limit, dtype))
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_deviations_of_any_size(scale):
+    """σ is scaled as μ_k and σ_k are, though their squares are 0 or infinite; and its gradient stays."""
+    mean, std, *_ = drawn(1, 3, (4,))
+    sigma = lambda mean, std: Mixture(Normal(mean, std)).std
+    (value, pullback), (right, expected) = ad.vjp(sigma, scale * mean, scale * std), ad.vjp(sigma, mean, std)
+    assert_within(value / scale, right, 1e-14)
+    for bar, right_bar in zip(pullback(np.ones(4)), expected(np.ones(4)), strict=True):
+        assert_within(bar, right_bar, 1e-14)
+
+
 def test_one_component_is_that_component():
     mean, std, y, _ = drawn(0, 1, (3, 2))
     mixture, alone = Mixture(Normal(mean, std)), Normal(mean[0], std[0])
