@@ -68,6 +68,17 @@ class Distribution:
         """
         return self._from(self._noise("sample", rng, shape, epsilon, self.of_noise))
 
+    def _keep(self, given: tuple, **parameters: Any) -> None:
+        """The shape, and what densities take: the parameters, one of them of that shape, or as given if all are
+        Python numbers, which change no dtype.
+        """
+        shapes = {name: value.shape for name, value in parameters.items()}
+        self.shape = self.of_noise = broadcast_shape(type(self).__name__, **shapes)
+        first, *others = parameters.values()
+        self.noise_dtype = common_dtype(first, *others)
+        first = first if self.shape in shapes.values() else ag.broadcast_to(first, self.shape)
+        self._parameters = given if all(type(a) in (int, float) for a in given) else (first, *others)
+
     def _noise(self, method: str, rng: Any, shape: Any, epsilon: Any, of_noise: tuple[int, ...]) -> Array | Tensor:
         """ε in the precision of the parameters: what is drawn, or what a caller gives."""
         name, axes = f"{type(self).__name__}.{method}", (*axes_in_front(shape), *of_noise)
@@ -113,12 +124,9 @@ class Normal(Distribution):
 
     def __init__(self, mean: ArrayLike, std: ArrayLike):
         self.mean, self.std = numbers(mean, std)
-        python = type(mean) in (int, float) and type(std) in (int, float)  # Python numbers change no dtype
-        self._parameters = (mean, std) if python else (self.mean, self.std)
         values = raw(self.std)
         check_positive("Normal", "std", np.where(np.isnan(values), 1, values))
-        self.shape = self.of_noise = broadcast_shape("Normal", mean=self.mean.shape, std=self.std.shape)
-        self.noise_dtype = common_dtype(self.mean, self.std)
+        self._keep((mean, std), mean=self.mean, std=self.std)
 
     def log_prob(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
         """log p(y) of every element, minus `gaussian_nll`; `mask`, True = counts; 0 where it is False.

@@ -23,9 +23,9 @@ from refnp.autograd.errors import explained
 from refnp.autograd.pages import page
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.distributions import Distribution, common_dtype
+from refnp.layers.distributions import Distribution
 from refnp.layers.loss import HALF_LOG_TWO_PI, counts, magnitude
-from refnp.layers.masked_reductions import broadcast_shape, check_positive, numbers
+from refnp.layers.masked_reductions import check_positive, numbers
 from refnp.numbers.parts import part
 from refnp.numbers.words import constant, less_log1p
 
@@ -143,15 +143,10 @@ class StudentT(Distribution):
 
     def __init__(self, degrees_of_freedom: ArrayLike, location: ArrayLike = 0.0, scale: ArrayLike = 1.0):
         given = degrees_of_freedom, location, scale
-        self.degrees_of_freedom, self.location, self.scale = parameters = numbers(*given)
-        python = all(type(a) in (int, float) for a in given)  # Python numbers change no dtype
-        self._parameters = given if python else tuple(parameters)
-        for name, value in (("degrees_of_freedom", self.degrees_of_freedom), ("scale", self.scale)):
+        self.degrees_of_freedom, self.location, self.scale = nu, mu, sigma = numbers(*given)
+        for name, value in (("degrees_of_freedom", nu), ("scale", sigma)):
             check_positive("StudentT", name, np.where(np.isnan(raw(value)), 1, raw(value)))
-        parts = {"degrees_of_freedom": self.degrees_of_freedom, "location": self.location, "scale": self.scale}
-        shapes = {name: value.shape for name, value in parts.items()}
-        self.shape = self.of_noise = broadcast_shape("StudentT", **shapes)
-        self.noise_dtype = common_dtype(*parameters)
+        self._keep(given, degrees_of_freedom=nu, location=mu, scale=sigma)
 
     def log_prob(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
         """log p(y) of every element, 0 where `mask` (True = counts) is False: `student_t_log_prob`, and its errors."""

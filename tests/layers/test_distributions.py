@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers import density
 from refnp.layers.distributions import Categorical, Normal, kl_divergence
+from refnp.layers.mixture import Mixture
 from refnp.layers.multivariate_normal import LowRankNormal, MultivariateNormal
 from refnp.layers.softmax import softmax
+from refnp.layers.student_t import StudentT
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.judged_pages import by_page
 from refnp.verify.layers.losses import CROSS_ENTROPY
@@ -35,6 +37,20 @@ def test_normal_by_its_formula():
     assert_within(p.entropy(), transcription.normal_entropy(MEAN, STD), 16 * u)
     assert_within(p.cdf(Y), transcription.normal_cdf(Y, MEAN, STD), 16 * u)
     assert p.shape == (3,)
+
+
+@pytest.mark.parametrize(
+    "law", [Normal, lambda mean, std: StudentT(3.0, mean, std), lambda *both: Mixture(Normal(*both))]
+)
+def test_parameters_neither_of_which_has_the_shape_of_both(law):
+    mean, std = MEAN[:, None], STD
+    p, full = law(mean, std), law(*map(np.array, np.broadcast_arrays(mean, std)))
+    assert_same_bits(p.log_prob(0.5), full.log_prob(0.5))
+    mean_bar, std_bar = ad.grad(lambda mean, std: ad.sum(law(mean, std).log_prob(0.5)), (0, 1))(mean, std)
+    assert (mean_bar.shape, std_bar.shape) == (mean.shape, std.shape)
+    if law is Normal:
+        assert_same_bits(p.cdf(0.5), full.cdf(0.5))
+        assert_same_bits(kl_divergence(p, p), np.zeros((3, 3)))
 
 
 @given(seeds, real_dtypes)
