@@ -77,6 +77,21 @@ def set_apart_without_value(form: Callable) -> Callable:
     return apart
 
 
+def idle_set_apart(form: Callable) -> Callable:
+    """A form of linear attention, (query, key, value, key_mask, causal) → (results, vjp), whatever stands in queries
+    that may attend to nothing.
+    """
+
+    @functools.wraps(form)
+    def apart(query: Any, key: Any, value: Any, *, key_mask: Any = None, causal: bool = False) -> tuple:
+        seen: Array = np.ones(key.shape[-2], bool) if key_mask is None else key_mask
+        reads = np.asarray(np.logical_or.accumulate(seen, -1) if causal else seen.any(-1, keepdims=True))
+        query = query if reads.all() else np.where(reads[..., None], query, 0)
+        return form(query, key, value, key_mask=key_mask, causal=causal)
+
+    return apart
+
+
 def all_finite(*arrays: Array | None) -> bool:
     """True if no array holds NaN or infinity; None is no array."""
     return all(np.isfinite(a).all() for a in arrays if a is not None)

@@ -20,6 +20,7 @@ import numpy as np
 
 from refnp.autograd.pages import page
 from refnp.kernels import attention as kernels
+from refnp.kernels.hidden import idle_set_apart
 from refnp.numbers.parts import part
 
 
@@ -52,6 +53,7 @@ def vanishes(below):
     causal="True or False",
     needs="N = M if causal, pass as many keys as queries, or causal=False",
     kernel={vanishes: kernels.vanishes},
+    around=idle_set_apart,
 )
 def linear_attention(query, key, value, *, key_mask=None, causal=False):
     """O_n = φ(q_n)ᵀ S / φ(q_n)·z with S = Σ_m φ(k_m) v_mᵀ and z = Σ_m φ(k_m), φ the `positive_features`.
@@ -59,9 +61,9 @@ def linear_attention(query, key, value, *, key_mask=None, causal=False):
     Shapes: query (..., N, d), key (..., M, d), value (..., M, d_v) → (..., N, d_v). The axes in front broadcast.
     `key_mask` (..., M), True = may be attended to; what it hides is not read. With `causal`, query n sees keys m ≤ n:
     S and z are running sums, M d (d_v + 1) numbers. A mask for pairs would need all N M weights: that is `attention`.
-    A query that may attend to nothing, if neither NaN nor +∞ is in it, gets 0, as without keys. So does, on arrays of
-    floats, one for which φ(q)·z is below the smallest normal number over ε, 1e-31 in float32, 1e-292 in float64: what
-    is divided by it might overflow in gradients. There is no 1/√d: it would cancel.
+    A query that may attend to nothing gets 0, as without keys. So does, on arrays of floats, one for which φ(q)·z is
+    below the smallest normal number over ε, 1e-31 in float32, 1e-292 in float64: what is divided by it might overflow
+    in gradients. There is no 1/√d: it would cancel.
     Raises ValueError for shapes that do not fit, TypeError for a mask or `causal` that is not boolean.
     VJP, O' the numerator and r = φ(q)·z, without what is hidden and what gets 0; if causal, for n ≥ m, S and z up to n:
 

@@ -45,3 +45,17 @@ def test_features_that_vanish_have_finite_gradients(dtype):
     assert np.isfinite(y).all()
     assert y[-1] == pytest.approx(1e3)
     assert all(np.isfinite(bar).all() for bar in pullback(np.full((41, 1), 1e3, dtype)))
+
+
+@pytest.mark.parametrize("hidden", [np.nan, np.inf])
+@pytest.mark.parametrize(
+    "options", [{"key_mask": np.zeros(4, bool)}, {"key_mask": np.arange(4) > 0, "causal": True}, {}]
+)
+def test_a_query_that_may_attend_to_nothing_gets_nothing(hidden, options):
+    """Whatever is in it; the first of the causal ones sees the first key alone, which is hidden."""
+    query, keys = np.ones((4, 2)), np.ones((4, 3))[: 4 if options else 0]
+    query[0] = hidden
+    y, pullback = ad.vjp(lambda q, k, v: linear_attention(q, k, v, **options), query, keys[:, :2], keys)
+    assert y[0].tolist() == [0, 0, 0]
+    query_bar, *_ = pullback(np.ones((4, 3)))
+    assert query_bar[0].tolist() == [0, 0]
