@@ -9,6 +9,8 @@ from refnp import symmetry
 from refnp.autograd import vjp
 from refnp.layers import convolution, layer_norm, softmax
 from refnp.numbers.precision import policy
+from refnp.verify import items
+from refnp.verify.tolerances import problem_of
 
 RNG = np.random.default_rng(0)
 X, GAIN, SHIFT = RNG.normal(size=(4, 6)).astype("f4"), RNG.normal(size=6).astype("f4"), RNG.normal(size=6).astype("f4")
@@ -138,3 +140,36 @@ def test_an_array_in_a_wrong_place_is_named_and_not_written_out(place):
         IN_A_WRONG_PLACE[place]()
     assert "9.9900e+02" not in str(wrong.value)  # an end of a row
     assert "\n" not in str(wrong.value)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_items_asked_one_by_one_have_the_bounds_and_values_that_they_have_together(monkeypatch, own):
+    """With axes in front that broadcast, and a mask for all items."""
+    rng = np.random.default_rng(0)
+    fronts = [(2, 3), (2, 3), (2, 3)] if own else [(2, 1), (1, 3), (2, 3)]
+    query, key, value = (rng.integers(-9, 9, (*front, 20, 4)) / 4 for front in fronts)
+    inputs = {"query": query, "key": key, "value": value}
+    found, options = {}, {"mask": np.tri(20, dtype=bool), "softcap": 2.0}
+    for least in (1, 2**62):
+        monkeypatch.setattr(items, "LEAST", least)
+        problem = problem_of("test", "attention", inputs, "float32", None, options)
+        assert (items.independent(problem.case, problem.arrays | options) is None) == (least > 1)
+        found[least] = problem.bounds["output"], problem.reference()["output"], problem.answer()["output"]
+    (one, right, answer), (all_, right_of_all, answer_of_all) = found.values()
+    np.testing.assert_array_equal(one.value, all_.value)
+    np.testing.assert_array_equal(right, right_of_all)
+    np.testing.assert_allclose(answer, answer_of_all, 0, 1e-6)
+    np.testing.assert_allclose(one.error, all_.error, 1e-6)
+    np.testing.assert_array_equal(one.lost, all_.lost)
+    assert right.shape == (2, 3, 20, 4)
+
+
+def test_items_of_a_function_that_takes_an_axis_are_asked_together(monkeypatch):
+    monkeypatch.setattr(items, "LEAST", 1)
+    x = np.arange(24.0).reshape(2, 3, 4)
+    inputs = [("cumsum", {"axis": 0}), ("softmax", {})]
+    for name, options in inputs:
+        problem = problem_of("test", name, {"x": x}, "float64", None, options)
+        if name == "cumsum":
+            assert items.independent(problem.case, {"x": x} | options) is None
+        np.testing.assert_allclose(problem.bounds["output"].value, problem.answer()["output"])
