@@ -32,7 +32,7 @@ import numpy as np
 from refnp.autograd.declaration import Declaration, takes
 from refnp.autograd.primitives import Operation, primitive
 from refnp.kernels.blocks import in_float32
-from refnp.numbers.arrays import axes_last, in_order, normalize_axes
+from refnp.numbers.arrays import axes_last, floating, in_order, normalize_axes
 from refnp.numbers.duals import Array, Dual
 from refnp.numbers.kinds import Kind, kind_of
 from refnp.numbers.parts import Parts, part, with_parts
@@ -124,6 +124,8 @@ def page(
         def rule(*arrays: Any, **given: Any) -> tuple:
             floats = are_floats(arrays)
             own = not floats and kind_of(arrays) is not None
+            if not own:
+                arrays = tuple(a if i in discrete else as_floats(a) for i, a in enumerate(arrays))
             if held and not own:
                 refuse_numbers(declaration, held, arrays, given)
             if check is not None:
@@ -167,6 +169,11 @@ def are_floats(arguments: tuple) -> bool:
         elif isinstance(a, (Dual, Kind)) or getattr(a, "dtype", FLOAT).char in WITHOUT_KERNEL:
             return False
     return True
+
+
+def as_floats(a: Any) -> Any:
+    """Integers and booleans as floats of 64 bits; all else as it is."""
+    return floating(a) if getattr(a, "dtype", FLOAT).kind in "biu" else a
 
 
 def along_axes(function: Callable) -> Callable:
@@ -241,7 +248,7 @@ def are_halves(arguments: tuple) -> bool:
 def in_own_types(form: Callable, discrete: set[int]) -> Callable:
     """A page on arrays, whose values have the type of the arguments; what is float16 is computed in float32.
 
-    Integers and booleans are floats of 64 bits, but for arguments that may be `discrete`, by their places.
+    Arguments that may be `discrete`, by their places, stay integers or booleans.
     """
 
     @functools.wraps(form)
@@ -252,9 +259,7 @@ def in_own_types(form: Callable, discrete: set[int]) -> Callable:
         for i, a in enumerate(arguments):
             if hasattr(a, "dtype") and not (i in discrete and a.dtype.kind in "biu"):
                 arrays.append(i)
-        dtype = np.result_type(*(arguments[i].dtype for i in arrays), np.float16)
-        if all(arguments[i].dtype.kind in "biu" for i in arrays):
-            dtype = np.dtype(np.float64)
+        dtype = np.result_type(*(arguments[i].dtype for i in arrays)) if arrays else FLOAT
         inside = np.dtype(np.float32) if dtype == np.float16 else dtype
         for i, a in enumerate(arguments):
             if i in arrays:

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from refnp.kernels.convolution_products import correlate, correlate_transposed, weight_products
-from refnp.numbers.arrays import Array, floating, in_order
+from refnp.numbers.arrays import Array, in_order
 from refnp.numbers.windows import Axis, Pairs, axes_of_convolution, axes_of_transpose, pairs_of, windows
 
 
@@ -64,7 +64,7 @@ def convolution_transpose(x, weight, bias=None, *, stride, dilation, padding, ou
 
 def of_one_type(*given: Array | None) -> list:
     """Arrays as floats of one type, in C order."""
-    dtype = np.result_type(np.float16, *(floating(a) for a in given if a is not None))
+    dtype = np.result_type(*(a for a in given if a is not None))
     return [None if a is None else np.asarray(a, dtype, order="C") for a in given]
 
 

@@ -8,7 +8,6 @@ refnp/layers/group_norm.py, which has `standardized` from here.
 import numpy as np
 
 from refnp.kernels.blocks import result_block, row_dot, row_sum, rowwise
-from refnp.numbers.arrays import floating
 from refnp.numbers.summation import column_sum
 
 
@@ -72,7 +71,6 @@ def rms_norm(x, gain=1.0, *, eps=1e-5):
 
 def unit_rows(x):
     """u = x/|x| of rows (..., d), in units of a power of two, so that no square overflows or vanishes."""
-    x = floating(x)
     _, power = np.frexp(np.abs(x).max(-1, keepdims=True, initial=0))  # (..., 1)
     unit = np.ldexp(x, -power)  # (..., d)
     length = np.sqrt((unit * unit).sum(-1, keepdims=True))  # (..., 1)

@@ -64,7 +64,7 @@ def pair_kernel(differences, scores, *parameters):
                 partial[i].append(sum_over_pairs(h, g))  # [W̄; b̄]
                 g = product_in_pieces(w[:-1], g)
                 if h is not found[0]:
-                    g *= h[:-1] > 0
+                    g *= h[:-1] != 0  # NaN lets pass, as in relu
             pairs = as_pairs(g, part.shape[1:])
             d_bar[tasks, rows] = pairs[:dx].transpose(1, 2, 3, 0)
             s_bar[tasks, :, rows] = pairs[dx:].swapaxes(0, 1)

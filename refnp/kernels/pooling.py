@@ -14,13 +14,13 @@ import numpy as np
 
 from refnp.kernels.blocks import block_numbers, run_all
 from refnp.kernels.convolution_products import even, read
-from refnp.numbers.arrays import Array, floating, in_order
+from refnp.numbers.arrays import Array, in_order
 from refnp.numbers.windows import Axes, Whole, axes_of_pool, sizes_of
 
 
 def average_pool(x, size, *, stride, padding, ceil_mode=False, count_include_pad=True):
     """y[p] = (1/k) Σ_t x[s p + t − a]."""
-    x, axes = floating(x), axes_of_pool("average_pool", x.shape[2:], size, stride, padding, ceil_mode=ceil_mode)
+    axes = axes_of_pool("average_pool", x.shape[2:], size, stride, padding, ceil_mode=ceil_mode)
     count = number_of_places(axes, ceil_mode, count_include_pad)
     count = count if isinstance(count, int) else count.astype(x.dtype)
 
@@ -40,7 +40,7 @@ def average_pool(x, size, *, stride, padding, ceil_mode=False, count_include_pad
 
 def max_pool(x, size, *, stride, padding, dilation, ceil_mode=False, return_indices=False):
     """y[p] = max_t x[s p + d t − a]; ȳ[p] goes to the first place of the largest number."""
-    x, axes = floating(x), axes_of_pool("max_pool", x.shape[2:], size, stride, padding, dilation, ceil_mode=ceil_mode)
+    axes = axes_of_pool("max_pool", x.shape[2:], size, stride, padding, dilation, ceil_mode=ceil_mode)
 
     def forward(x, y):
         y[...] = -np.inf
@@ -132,7 +132,7 @@ def pooled(x: Array, axes: Axes, forward: Callable, backward: Callable) -> tuple
 
 def adaptive_average_pool(x, size):
     """y[p] = the mean of x[i] over ⌊p n/P⌋ ≤ i < ⌈(p + 1) n/P⌉ on each axis."""
-    x, lengths = floating(x), x.shape[2:]
+    lengths = x.shape[2:]
     sizes = sizes_of("adaptive_average_pool", lengths, size)
     counts = [np.subtract(*runs_of(n, p)[::-1]) for n, p in zip(lengths, sizes, strict=True)]
     count = functools.reduce(np.multiply, np.ix_(*counts)).astype(x.dtype)  # (*size)
@@ -144,7 +144,7 @@ def adaptive_max_pool(x, size, *, return_indices=False):
 
     From the last axis to the first: so it is the first among equals in the order of the places.
     """
-    x, lengths = floating(x), x.shape[2:]
+    lengths = x.shape[2:]
     sizes = sizes_of("adaptive_max_pool", lengths, size)
     y, indices = x, np.broadcast_to(np.arange(math.prod(lengths)).reshape(lengths), x.shape)
     for axis, count in reversed([*enumerate(sizes, start=2)]):

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from refnp.kernels.radial import eq
 from refnp.kernels.set_convolution_near import TILE_BYTES, portions_of
 from refnp.kernels.set_convolution_tiles import Tiles, Windows, ordered
-from refnp.numbers.arrays import Array, floating
+from refnp.numbers.arrays import Array
 from refnp.numbers.duals import as_array
 from refnp.numbers.kinds import Kind
 from refnp.numbers.summation import sum_of_products
@@ -204,7 +204,7 @@ def _pairs(x, points, v, present, scales, kernel, method, eps) -> Pairs | Tiles 
 
 def _anywhere(target_x, context_x, context_y, length_scale, mask) -> tuple:
     """Targets (B, N, dx), points (B, M, dx), values (B, M, C), mask (B, M) or None, the axes in B, and the dtype."""
-    arrays = [floating(a) for a in (target_x, context_x, context_y)]
+    arrays = [target_x, context_x, context_y]
     fronts = {a.shape[:-2] for a in arrays} | (set() if mask is None else {mask.shape[:-1]})
     batch = fronts.pop() if len(fronts) == 1 else np.broadcast_shapes(*fronts)
     arrays = [a if a.shape[:-2] == batch else np.broadcast_to(a, batch + a.shape[-2:]) for a in arrays]
@@ -218,11 +218,10 @@ def _beside_a_grid(target_x, context_x, context_y, length_scale, mask) -> tuple:
     """The same where targets or points are a `Grid`, which stays one; positions are distances from its first place."""
     onto = is_grid(target_x)
     grid, x = (target_x, context_x) if onto else (context_x, target_x)
-    x, y = floating(x), floating(context_y)
-    away = grid.distances(x, np.finfo(np.result_type(y, length_scale)).dtype)
+    away = grid.distances(x, np.finfo(np.result_type(context_y, length_scale)).dtype)
     present = None if mask is None or mask.all() else mask
     x, points = (grid, away) if onto else (away, grid)
-    return x, points, y, present, away.shape[:1], np.result_type(away, length_scale)
+    return x, points, context_y, present, away.shape[:1], np.result_type(away, length_scale)
 
 
 def is_grid(places: Any) -> bool:

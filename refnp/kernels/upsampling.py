@@ -12,13 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from refnp.numbers.arrays import Array, floating
+from refnp.numbers.arrays import Array
 from refnp.numbers.windows import resampled
 
 
 def upsample(x, factor=None, *, size=None, mode="nearest", align_corners=False):
     """y[i] = x[⌊i/f⌋], or y[i] = (1 − λ) x[j] + λ x[j + 1]."""
-    x = floating(x)
     if mode != "linear" and factor is not None and all(type(f) is int for f in factor):  # the same, without fractions
         return repeated(x, factor)
     positions, steps = resampled(x.shape[2:], factor, size)

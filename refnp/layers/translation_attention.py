@@ -231,7 +231,7 @@ def pair_kernel(differences, scores, *parameters):
     for w, b in maps:
         inputs.append(h)
         g = h @ w + b
-        h = np.where(g > 0, g, 0)
+        h = np.where(g <= 0, 0, g)
     a = np.moveaxis(g, -1, 1)  # (B, H', N, M)
 
     def vjp(a_bar):
@@ -242,7 +242,7 @@ def pair_kernel(differences, scores, *parameters):
             b_bar = g_bar.sum((0, 1, 2))
             bars = [w_bar, b_bar, *bars]
             h_bar = g_bar @ w.mT
-            g_bar = np.where(h > 0, h_bar, 0)
+            g_bar = np.where(h <= 0, 0, h_bar)
         d_bar, s_bar = h_bar[..., : differences.shape[-1]], h_bar[..., differences.shape[-1] :]
         scores_bar = np.moveaxis(s_bar, -1, 1)  # (B, H, N, M)
         return d_bar, scores_bar, *bars

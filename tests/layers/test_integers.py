@@ -5,13 +5,14 @@ import pytest
 from hypothesis import given
 
 import refnp.autograd as ad
-from refnp import layers
+from refnp import layers, plain
 from refnp.autograd.trees import leaves_of
 from refnp.layers import masks
 from refnp.layers.positions.absolute import LearnedPositions
 from refnp.layers.positions.biases import T5Bias
-from refnp.layers.positions.relative import Shaw
+from refnp.layers.positions.relative import Shaw, read_diagonals, sum_diagonals
 from refnp.layers.positions.rotary import rotate
+from refnp.layers.translation_attention import pair_kernel
 from tests.helpers import assert_same_bits, normal, seeds
 
 LONG = 300  # places: more than int8 and uint8 can count
@@ -64,3 +65,22 @@ def test_what_no_axis_is_long_enough_for_is_told(name):
     """Nor does int64 hold it: −1 if it were taken for one."""
     with pytest.raises((ValueError, IndexError), match="18446744073709551615"):
         (FUNCTIONS | COUNTS)[name](TABLE, np.full(6, 2**64 - 1, np.uint64))
+
+
+WHOLE = {  # functions whose arrays may hold whole numbers, of which they make floats
+    "pair_kernel": lambda one: pair_kernel(one(1, 2, 2, 1), one(1, 1, 2, 2), one(2, 3), one(3)),
+    "read_diagonals": lambda one: read_diagonals(one(2, 3), shift=0, keys=2),
+    "sum_diagonals": lambda one: sum_diagonals(one(2, 2), shift=0, count=3),
+    "layer_norm": lambda one: layers.layer_norm(one(2, 3)),
+    "convolution": lambda one: layers.convolution(one(1, 1, 3), one(1, 1, 2).astype(np.float32)),
+}
+
+
+@pytest.mark.parametrize("dtype", [int, np.int8, bool])
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_numbers_are_floats_of_64_bits_in_pages_and_kernels(name, dtype):
+    one = lambda *shape: np.ones(shape, dtype)
+    assert WHOLE[name](one).dtype == np.float64
+    assert_same_bits(WHOLE[name](one), WHOLE[name](lambda *shape: np.ones(shape)))
+    with plain():
+        assert WHOLE[name](one).dtype == np.float64

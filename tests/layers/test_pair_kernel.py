@@ -15,7 +15,7 @@ from refnp.layers.translation_attention import pair_kernel
 from refnp.numbers.rounding import exact
 from refnp.verify import bounds
 from refnp.verify.layers.neural_process_parts import PAIR_KERNEL
-from tests.helpers import assert_within, normal, scales, seeds
+from tests.helpers import assert_same_bits, assert_within, normal, scales, seeds
 from tests.transcriptions import tnp as transcription
 
 few = st.one_of(st.integers(1, 4), st.integers(0, 4))
@@ -49,6 +49,21 @@ def bounded(arrays, dtype):
 @given(seeds, sizes, hidden, st.sampled_from([np.float32, np.float64, np.longdouble]), scales)
 def test_value_and_gradients(seed, size, widths, dtype, scale):
     bounded(problem(seed, size, widths, dtype, scale), dtype)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", range(4))
+def test_page_and_kernel_agree_where_numbers_are_not_finite(place, number):
+    arrays = problem(0, (1, 2, 3, 1, 1), [4, 5])
+    arrays[place].flat[0] = number
+    bar = normal(1, (1, 2, 2, 3))
+    of_both = []
+    for form in (pair_kernel.page, pair_kernel.kernel):
+        with np.errstate(invalid="ignore"):
+            value, vjp = form(*arrays)
+            of_both.append([np.isnan(a) for a in (value, *vjp(bar))])
+    for page, kernel in zip(*of_both, strict=True):
+        assert_same_bits(page, kernel)
 
 
 @given(seeds, sizes, hidden)
