@@ -32,6 +32,7 @@ def layer_norm(x, gain=1.0, shift=0.0, *, eps=1e-5):
         x_bar -= row_mean(x_bar)
         if x.shape[-1] == 2:  # there is nothing beside the part along x̂
             x_bar *= left_along_unit(scale, eps)
+            x_bar += along - along  # NaN in a row with NaN, where on the way back 0 times it is 0
         else:
             x_bar -= np.multiply(unit, mean_product(along, gain), out=along)
         divide_rows(x_bar, scale)

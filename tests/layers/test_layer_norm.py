@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
+from refnp import plain
 from refnp.layers.layer_norm import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import normalization as equations
@@ -263,3 +264,15 @@ def test_a_constant_row_of_complex_numbers_has_gradient_0_without_eps(norm, feat
     y, pullback = ad.vjp(lambda x: norm(x, eps=0.0), x)
     assert_same_bits(y.real, np.zeros(x.shape))
     assert_same_bits(pullback(np.arange(1.0, 2 * features + 1).reshape(x.shape) + 0j)[0].real, np.zeros(x.shape))
+
+
+@pytest.mark.parametrize("features", [1, 2, 3])
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_a_row_that_is_not_finite_has_the_gradient_of_the_page(features, number):
+    """Also where ȳ is the same everywhere, of which a row of two numbers leaves 0."""
+    x = np.linspace(1, 2, 2 * features).reshape(2, features)
+    x[0, 0] = number
+    gradient = ad.grad(lambda x: ad.sum(layer_norm(x)))
+    with np.errstate(invalid="ignore"), plain():
+        expected = gradient(x)
+    assert_same_bits(np.isnan(gradient(x)), np.isnan(expected))
