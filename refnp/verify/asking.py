@@ -24,12 +24,12 @@ from refnp.verify.calling import (
 )
 from refnp.verify.case import Answer, Case, Convention, KnownDefect, NotOfferedError, Problem
 from refnp.verify.conventions import AS_IT_IS, MASKS, Layout
-from refnp.verify.excuses import explaining
-from refnp.verify.findings import REFUSES, Key, Report, first_line, quiet
+from refnp.verify.excuses import contradicts, explaining
+from refnp.verify.findings import REFUSES, Key, Report, first_line, key_of, quiet
 from refnp.verify.foreign import ForeignError, in_child, is_foreign
 from refnp.verify.frameworks import PAGES, inspection, module_parameters
 from refnp.verify.frameworks.native import NUMPY, Native, Question
-from refnp.verify.judge import DEVIATES, Judgement, failed, judged, matches
+from refnp.verify.judge import CONVENTION, DEVIATES, Judgement, failed, judged, matches
 from refnp.verify.layer_names import SAID_BY_NAME
 from refnp.verify.modules import (
     OF_ROWS,
@@ -220,6 +220,7 @@ class Asked:
         about = f"{self.who}, {self.version}, {' and '.join(dtypes)}, against {judging_precision()}"
         report = Report(name, self.who, [], assumed=self.assumed(), about=about, ask=self.output)
         self.raised: dict[str, Exception] = {}  # by the names of cases
+        self.known_in: dict[str, tuple[KnownDefect, ...]] = {}
         notes: Counter[str] = Counter()
         for case in self.cases:
             try:
@@ -230,6 +231,7 @@ class Asked:
                 report.skipped.setdefault(str(reason), []).append(case.name)
         if not report.answers and self.raised:
             self.could_not_be_judged(report)
+        report.judgements = self.without_conventions(report)
         if not report.judgements:
             why = "; ".join(f"{reason} ({len(names)} cases)" for reason, names in report.skipped.items())
             raise ValueError(
@@ -270,7 +272,7 @@ class Asked:
                 report.judgements += self.without_gradients(problem, reference, failure)
                 report.problems.append(problem)
                 return
-            known_here = self.known(case)
+            known_here = self.known_in[case.name] = self.known(case)
             known = excusing(known_here, self.excused, self.who)
             found = judged(problem, answer, reference, self.who, self.version, known=known, vain=self.vain)
             report.judgements += found
@@ -278,6 +280,28 @@ class Asked:
             report.answers.append((problem, answer))
             report.problems.append(problem)
             notes.update(dict.fromkeys(note, 1))
+
+    def without_conventions(self, report: Report) -> list[Judgement]:
+        """The rows, judged again where a convention explains them that others do not follow: it is none of theirs."""
+        followed = {row.issue for row in report.judgements if row.verdict == CONVENTION}
+        wrong = {key_of(row) for row in report.deviations if not row.why}
+        known = lambda problem: self.known_in[problem.case.name]
+        broken = {
+            defect.issue
+            for problem, answer in report.answers
+            if (problem.case.name, problem.dtype, "output") in wrong
+            for defect in known(problem)
+            if defect.issue in followed
+            and contradicts(defect, problem, "output", np.asarray(answer["output"]), problem.dtype)
+        }
+        own = {key_of(row) for row in report.judgements if row.verdict == CONVENTION and row.issue in broken}
+        again: dict[Key, Judgement] = {}
+        for problem, answer in report.answers:
+            if any((problem.case.name, problem.dtype, quantity) in own for quantity in answer):
+                left = excusing([d for d in known(problem) if d.issue not in broken], self.excused, self.who)
+                rows = judged(problem, answer, problem.reference(), self.who, self.version, known=left)
+                again |= {key_of(row): row for row in rows}
+        return [again[key_of(row)] if key_of(row) in own else row for row in report.judgements]
 
     def could_not_be_judged(self, report: Report) -> None:
         """ValueError if every call raised the same, with where it did."""

@@ -127,6 +127,19 @@ def fingerprint(given: np.ndarray) -> str:
     return hashlib.sha256(f"{given.dtype}{given.shape}".encode() + plain.tobytes()).hexdigest()[:16]
 
 
+def contradicts(defect: KnownDefect, problem: Problem, quantity: str, given: np.ndarray, dtype: str) -> bool:
+    """Whether no number that the formula makes another than is right is as the formula has it."""
+    value, allowed = defect.bounds(problem, dtype)[quantity]
+    if given.shape != value.shape:
+        return False
+    own = tolerance(problem.bounds[quantity], dtype) + allowed
+    differs, away = (
+        errors_over_bounds(a, value, bound, dtype)[1] > 1
+        for a, bound in ((problem.reference()[quantity], own), (given, allowed))
+    )
+    return bool(differs.any() and away[differs].all())
+
+
 def says_little(defect: KnownDefect, problem: Problem, quantity: str, given: np.ndarray, dtype: str) -> bool:
     """Whether the formula would excuse the answer, too, if one of its elements were a hundredth of itself larger."""
     value, allowed = defect.bounds(problem, dtype)[quantity]

@@ -307,3 +307,49 @@ def test_formulas_of_steps_are_edited():
     (cause,) = refnp.judge("sgd", nesterov).causes
     assert "moved were g + v if nesterov else v" in cause.says
     assert "steps.py" in cause.where
+
+
+def seeing(sees):
+    """A causal attention, to the last key, that sees all keys where `sees(queries, keys)`."""
+
+    def attention(query, key, value):
+        n, m = query.shape[-2], key.shape[-2]
+        seen = (np.arange(m) <= np.arange(n)[:, None] + m - n) | sees(n, m)
+        return refnp.layers.attention(query, key, value, mask=seen)
+
+    return attention
+
+
+def test_an_edit_that_leaves_right_what_is_wrong_is_not_said():
+    """n + (M − N)² sees all keys for nearly all lengths, but not for one key more than queries."""
+    options = {"skip": ("*1027*", "*67*", "*far below*"), "dtypes": ("float64",), "options": {"align": "bottom_right"}}
+    assert refnp.judge("causal_attention", seeing(lambda n, m: False), **options).holds
+    (cause,) = refnp.judge("causal_attention", seeing(lambda n, m: n != m), seconds=8, **options).causes
+    assert not cause.says
+    assert "which is hidden" in cause.seen
+
+
+def test_a_convention_that_other_rows_contradict_is_not_said():
+    """With one key the only value is the mean of all, whatever was meant."""
+    corner = lambda q, k, v: refnp.layers.attention(q, k, v, mask=refnp.layers.masks.causal(q.shape[-2], k.shape[-2]))
+    report = refnp.judge("causal_attention", corner, options={"align": "bottom_right"}, dtypes=("float64",))
+    assert {row["verdict"] for row in report.rows} == {"deviates", "within bound"}
+    (cause,) = report.causes
+    assert "top_left" in cause.says
+
+
+def test_what_rounding_hides_is_no_lack_of_influence():
+    def softmax(x, axis=-1):  # the sum of a row in float16
+        e = np.exp(x.astype("f") - x.max(axis, keepdims=True).astype("f"))
+        total = np.take(np.cumsum(e.astype("e"), axis, dtype="e"), [-1], axis).astype("f")
+        return (e / total).astype(x.dtype)
+
+    report = refnp.judge("softmax", softmax, precision="float16 in and out, float32 inside", seconds=5)
+    assert not report.holds
+    assert "does not depend" not in str(report)
+
+
+def test_a_function_that_was_left_out():
+    log_prob = lambda y, mean, std: -np.asarray(0.5 * np.log(2 * np.pi), y.dtype) - std - (y - mean) ** 2 / (2 * std**2)
+    (cause,) = refnp.judge("normal_log_prob", log_prob).causes
+    assert "(std + HALF_LOG_TWO_PI)" in cause.says

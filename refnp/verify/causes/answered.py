@@ -158,13 +158,13 @@ class Answered:
             return False
 
     def is_nearer(self, mutant: Mutant) -> bool:
-        """Whether the answer is no farther from what a mistake gives than from what is right."""
+        """Whether the answer is less far from what a mistake gives than from what is right, if that is known."""
         try:
             values = self.wide_values(mutant)
         except Exception:  # it cannot be asked this
             return False
         ratios = {q: self.ratio(self.answer[q], values[q], self.allowed[q]) for q in self.wrong if q in values}
-        return all(ratio <= self.wrong[q] for q, ratio in ratios.items())
+        return all(ratio < self.wrong[q] or math.isinf(self.wrong[q]) for q, ratio in ratios.items())
 
     def tells_from_right(self, mutant: Mutant) -> bool:
         """Whether what a mistake gives is far from what is right, beside ȳ."""
@@ -244,9 +244,12 @@ class Answered:
         """
         form, stored = FORMATS[mutant.rounded], self.policy.stored
         values = self.values(mutant.function, self.policy.dtype)
+        beyond = any((np.isfinite(a) & (np.abs(a) > form.largest)).any() for a in self.problem.arrays.values())
         found = {}
         for q in values if wrong_or_right else self.wrong:
             value, right, given = np.asarray(values[q], WIDE), self.right[q], np.asarray(self.answer[q], WIDE)
+            if beyond:  # what becomes of infinity is no evidence
+                value = np.where(np.isfinite(given), value, given)
             if self.policy.narrow:
                 value, right = stored.rounded(value), stored.rounded(right)
                 near = distances(given, value) == 0

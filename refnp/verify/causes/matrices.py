@@ -27,6 +27,7 @@ class Matrix:
     """How results change, and how they ought to, with each number of an argument.   Shapes: (moves, pieces, *results).
 
     `takes` names the argument and `gives` the result; `moved` is by how much each piece is, where that is a number.
+    A change of a result by less than `hidden` may be lost in its rounding.
     """
 
     takes: str
@@ -35,11 +36,13 @@ class Matrix:
     given: np.ndarray
     right: np.ndarray
     moved: np.ndarray | None = None  # (moves, pieces)
+    hidden: np.ndarray | float = 0.0  # (*results)
 
     def told(self) -> Iterator[str]:
         """What sets the given matrix apart from the right one."""
         most = max(float(np.abs(self.right).max(initial=0)), float(np.abs(self.given).max(initial=0)))
         sees, ought = (np.abs(m).max(0) > LITTLE * most for m in (self.given, self.right))  # (pieces, *results)
+        ought &= np.abs(self.right).max(0) > self.hidden
         never = (self.given == 0).all(0) & ought
         more, less = (
             [tuple(map(int, pair)) for pair in np.argwhere(where)]
@@ -175,7 +178,8 @@ def of_arguments(layer: Layer, a: Answered, ask: Ask) -> Iterator[Matrix]:
                 own[0][-1].append(output_of(ask(with_arrays(a.problem, others))) - before)
                 own[1][-1].append(right_of(others) - result)
         given, right = map(np.array, own)
-        yield Matrix(name, "output", pieces, given, right, np.array(steps) if len(pieces[0]) == x.ndim else None)
+        by = np.array(steps) if len(pieces[0]) == x.ndim else None
+        yield Matrix(name, "output", pieces, given, right, by, 2 * a.allowed["output"])  # each is off by as much
 
 
 def of_walk_back(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:

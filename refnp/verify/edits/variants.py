@@ -70,9 +70,10 @@ class Edit:
 
     @property
     def says(self) -> str:
-        """ "y were gain * unit - shift"."""
+        """ "y were gain * unit - shift", "1 + a were returned by kernel"."""
         target, equals, value = self.after.partition(" = ")
-        return f"{target} were {value}" if equals else f"{self.after.removeprefix('return ')} were returned"
+        returned = f"{self.after.removeprefix('return ')} were returned by {self.opened.tree.name}"
+        return f"{target} were {value}" if equals else returned
 
 
 @functools.cache
@@ -255,7 +256,9 @@ def _of_call(node: ast.expr) -> Iterator[ast.expr]:
         yield ast.Call(node.func, [condition, other, one], node.keywords)
         yield one
         yield other
-    elif (name.startswith("np.") and short != "where") or short in ("nonzero", "root", "sqrt", *FUNCTIONS):
+        return
+    of_one = isinstance(node.func, ast.Name) and len(node.args) == 1
+    if of_one or (name.startswith("np.") and short != "where") or short in ("nonzero", "root", "sqrt", *FUNCTIONS):
         yield first
 
 
