@@ -292,7 +292,7 @@ def changing_nothing(case: Case, name: str) -> np.ndarray | None:
     if argument is None or name not in ("mask", "bias"):
         return None
     sizes = declaration.sizes({**case.problem("float64").arrays, **case.options})  # type: ignore[union-attr]
-    shape = argument.shapes[0].lengths(sizes)
+    shape = argument.shapes[0].lengths({**declaration.defaults, **sizes})  # type: ignore[union-attr]
     return np.ones(shape, bool) if name == "mask" else np.zeros(shape)
 
 
@@ -305,6 +305,13 @@ def own_default(binding: Binding, name: str) -> Any:
     """The function's own default of an option; `inspect.Parameter.empty` where it has none."""
     parameter = binding.parameters.kinds.get(binding.places.get(name, ""))
     return inspect.Parameter.empty if parameter is None else parameter.default
+
+
+def as_array(case: Case, name: str, value: Any) -> Any:
+    """The value of an option: an array, where the layer declares that, of what a case writes as a tuple."""
+    declaration = getattr(case.layer.function, "takes", None)
+    is_argument = isinstance(declaration, Declaration) and name in declaration.arguments
+    return np.asarray(value) if is_argument and isinstance(value, (tuple, list)) else value
 
 
 def another_kind(binding: Binding, name: str, value: Any) -> bool:
@@ -405,7 +412,7 @@ def call_of(
 ) -> Call:
     """The call that asks the function for the answer to a problem; `passed` are more options that it is given."""
     case, form = problem.case, policy(problem.dtype)
-    options = dict(case.options) | dict(passed)
+    options = {name: as_array(case, name, value) for name, value in case.options.items()} | dict(passed)
     given = defaults(case)
     for name in binding.places:  # what a function may take otherwise where nothing is said
         if name in given and name not in options and filled(binding, name, given[name]):

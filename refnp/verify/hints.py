@@ -23,9 +23,11 @@ REDUCTIONS = ("none", "sum", "mean", "batchmean", "rows")
 
 def hints(asked: Asked, report: Report) -> list[str]:
     """The conventions with which the first cases that deviate would hold, output alone."""
-    deviating = list(dict.fromkeys(row.case for row in report.deviations if row.quantity == "output"))[:TRIED]
-    if not deviating:
+    outputs = [row for row in report.deviations if row.quantity == "output"]
+    if not outputs:
         return []
+    dtype = outputs[0].dtype
+    deviating = list(dict.fromkeys(row.case for row in outputs if row.dtype == dtype))[:TRIED]
     few = [case for case in asked.cases if case.name in deviating]
     masks = MASKS if any(map(has_mask, few)) else []
     ways: list[dict[str, Any]] = [
@@ -40,7 +42,7 @@ def hints(asked: Asked, report: Report) -> list[str]:
         if is_layout and not all(map(concerns, few)):
             continue
         also = [case for case in asked.cases if case.name in right and concerns(case)][:TRIED]  # are to stay right
-        if asked.holds_with([*few, *also], report.judgements[0].dtype, **way):
+        if asked.holds_with([*few, *also], dtype, **way):
             option = f"layout={way['layouts'][-1]!r}" if is_layout else f"mask={way['mask']!r}"
             found.append(f"with {option} the output is right in {'; '.join(deviating)}")
     reductions = [] if asked.binding.takes("reduction") else REDUCTIONS
@@ -51,7 +53,7 @@ def hints(asked: Asked, report: Report) -> list[str]:
         others = [replace(case, options={**case.options, "reduction": reduction}) for case in few]
         binding = copy.copy(asked.binding)
         binding.stated = binding.stated | {"reduction"}
-        if asked.holds_with(others, report.judgements[0].dtype, binding=binding):
+        if asked.holds_with(others, dtype, binding=binding):
             found.append(f"with options={{'reduction': {reduction!r}}} the output is right in {'; '.join(deviating)}")
     return found
 

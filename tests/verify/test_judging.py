@@ -915,3 +915,40 @@ def test_a_case_that_has_so_many_classes_stays():
         classes(case) == classes(named[0]) for case in named
     ]
     assert {*map(classes, found)} == {classes(named[0])} < {*map(classes, named)}
+
+
+def test_a_bias_that_is_missing_has_the_channels_of_all_groups():
+    torch = pytest.importorskip("torch")
+
+    def transposed(x, weight, bias, stride=1, groups=1):
+        function = (None, torch.nn.functional.conv_transpose1d, torch.nn.functional.conv_transpose2d)
+        if not 3 <= weight.ndim <= 4:
+            raise NotImplementedError
+        return function[weight.ndim - 2](x, weight, bias, stride, groups=groups)
+
+    report = refnp.judge("convolution_transpose", transposed, framework="torch")
+    assert report.holds
+    assert "cases without bias are asked with zeros" in report.assumed
+
+
+def test_places_are_an_array():
+    def half(x, *, places, layout="interleaved"):
+        if layout != "half":
+            raise NotImplementedError
+        assert isinstance(places, np.ndarray)
+        return np.asarray(refnp.layers.rotate(x, places=places, layout=layout))
+
+    assert refnp.judge("rotate", half, only="rotate/half").holds
+
+
+def test_a_hint_is_of_the_precision_that_deviates():
+    """In float32 the scores are not known, and any layout would do."""
+
+    def floored(query, key, value):
+        scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+        e = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e4))
+        return e / np.maximum(e.sum(-1, keepdims=True), query.dtype.type(1e-6)) @ value
+
+    report = refnp.judge("attention", floored, seconds=1)
+    assert not report.holds
+    assert not report.hints
