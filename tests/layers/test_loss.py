@@ -82,7 +82,7 @@ def test_no_nan_where_squares_overflow():
         (lambda: gaussian_nll(0.0, -2.5, np.zeros(2)), ValueError, "std holds -2.5"),
         (lambda: gaussian_nll(0.0, np.nan, np.zeros(2)), ValueError, "std holds nan"),
         (lambda: gaussian_nll(0.0, np.inf, np.zeros(2)), ValueError, "std holds inf"),
-        (lambda: binary_cross_entropy(np.zeros(2), [0, 2]), ValueError, "targets holds 2; a probability lies in"),
+        (lambda: binary_cross_entropy(np.zeros(2), [0, 2]), ValueError, "targets holds 2.0; a probability lies in"),
         (lambda: binary_cross_entropy(np.zeros(2), [0, np.nan]), ValueError, "targets holds nan; a probability"),
     ],
 )

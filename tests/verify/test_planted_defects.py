@@ -209,7 +209,7 @@ HARMLESS = (
     ("log_small = np.where(tiny", "f×−", "used where 1/t is out of range, as in no case"),
     ("apart = np.log(np.where(near, b, 1))", "f+×−", "used where ν is below ½, as in no case"),
     ("s, slope, curvature = s", "×+", "the curvature is for the entropy alone"),
-    ("curvature = curvature - (3 * b", "×+/−", "the curvature is for the entropy alone"),
+    ("curvature = curvature - 0.25", "×+/−", "the curvature is for the entropy alone"),
     ("_reduced(y * scale", "×", "what keeps squares of floats in range is 1 for other numbers"),
     ("_kept(2 * y_bar / n, axes, centred) * (centred * scale)", "×", "what keeps squares in range is 1, as above"),
     ("return np.log(k) + log1p_of(rest / k), k + rest", "/", "k is 1 but where several are the largest"),
