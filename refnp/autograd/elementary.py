@@ -9,6 +9,7 @@ possible gradients it takes at its kink. Complex values are compared by their re
 which moves an argument off the real line, makes the choice of the real argument.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,19 +55,24 @@ def divide(x, y):
     y = as_array(y) if isinstance(y, tuple) else y
 
     def y_bar(z_bar):
-        flags: list[Any] = []  # set by z̄/y if it over- or underflows, which z̄ z may not
-        with np.errstate(over="call", under="call", call=lambda *flag: flags.append(flag)):
-            first = z_bar / y
+        first, left = watched(lambda: z_bar / y)  # where z̄/y over- or underflows z̄ z may not
         with np.errstate(over="ignore"):
             bar = -first * z
-            return bar if is_kind(bar) else _quotient_instead(bar, first, z_bar, y, z, flags)
+            return bar if is_kind(bar) else _quotient_instead(bar, first, z_bar, y, z, left)
 
     return z, lambda z_bar: (lambda: z_bar / y, lambda: y_bar(z_bar))
 
 
-def _quotient_instead(bar: Any, first: Any, z_bar: Any, y: Any, z: Any, flags: list) -> Any:
+def watched(work: Callable) -> tuple[Any, bool]:
+    """What it computes, and whether a number on the way has left the range of floats."""
+    flags: list[Any] = []
+    with np.errstate(over="call", under="call", call=lambda *flag: flags.append(flag)):
+        return work(), bool(flags)
+
+
+def _quotient_instead(bar: Any, first: Any, z_bar: Any, y: Any, z: Any, left: bool) -> Any:
     """ȳ = −z̄ z/y by other quotients, where z̄/y over- or underflows, or y is infinite."""
-    if flags:
+    if left:
         bar = np.where(np.isinf(first) | ((first == 0) & (z_bar != 0)), -z_bar * z / y, bar)
     if isinstance(z_bar, Cotangent) and np.isinf(y).any():  # z̄/∞ = 0 is no z̄ = 0, which hides a z that is NaN
         bar = np.where(np.isinf(y), -z_bar * (z / y), bar)

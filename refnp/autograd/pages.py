@@ -122,10 +122,11 @@ def page(
 
         @functools.wraps(form)
         def rule(*arrays: Any, **given: Any) -> tuple:
-            floats = are_floats(arrays)
-            own = not floats and kind_of(arrays) is not None
-            if not own:
-                arrays = tuple(a if i in discrete else as_floats(a) for i, a in enumerate(arrays))
+            floats, own = True, False
+            if not are_plain(arrays):
+                floats = are_floats(arrays)
+                own = not floats and kind_of(arrays) is not None
+                arrays = arrays if own else as_floats(arrays, discrete)
             if held and not own:
                 refuse_numbers(declaration, held, arrays, given)
             if check is not None:
@@ -157,6 +158,14 @@ def refuse_numbers(declaration: Declaration, held: dict, arrays: tuple, options:
                 raise ValueError(f"{declaration.name}: {name} holds {x[wrong].flat[0]}; {must}")
 
 
+def are_plain(arguments: tuple) -> bool:
+    """Whether all are arrays of float32 or float64, as they mostly are: then nothing else need be asked."""
+    for a in arguments:  # noqa: SIM110  (all(…) takes longer)
+        if a.__class__ is not np.ndarray or a.dtype.char not in "fd":
+            return False
+    return True
+
+
 def are_floats(arguments: tuple) -> bool:
     """Whether no array is of complex numbers or longdouble, nor of dual numbers or another kind."""
     for a in arguments:
@@ -171,9 +180,10 @@ def are_floats(arguments: tuple) -> bool:
     return True
 
 
-def as_floats(a: Any) -> Any:
-    """Integers and booleans as floats of 64 bits; all else as it is."""
-    return floating(a) if getattr(a, "dtype", FLOAT).kind in "biu" else a
+def as_floats(arrays: tuple, discrete: set[int]) -> tuple:
+    """Integers and booleans as floats of 64 bits, but for those that may be `discrete`; all else as it is."""
+    whole = [i for i, a in enumerate(arrays) if getattr(a, "dtype", FLOAT).kind in "biu" and i not in discrete]
+    return tuple(floating(a) if i in whole else a for i, a in enumerate(arrays)) if whole else arrays
 
 
 def along_axes(function: Callable) -> Callable:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.declaration import takes_unchecked
-from refnp.autograd.elementary import log1p_of, steps_only, where
+from refnp.autograd.elementary import log1p_of, steps_only, watched, where
 from refnp.autograd.errors import explained
 from refnp.autograd.indexing import getitem, take_along_axis
 from refnp.autograd.primitives import NO_NUMBERS, primitive, raw, received
@@ -201,26 +201,32 @@ def prod(x, axis: Axis = None, *, keepdims=False):
     order, place = axes_last(axes, x.ndim)
     moved = x.transpose(order)
     rows = moved.reshape(*moved.shape[: x.ndim - len(axes)], math.prod(x.shape[i] for i in axes))  # (..., n)
-    before, exponents = running_products(rows)  # (..., n + 1)
 
     def vjp(y_bar):
+        before, exponents = running_products(rows)  # (..., n + 1)
         after, further = (np.flip(a, -1) for a in running_products(np.flip(rows, -1)))  # (..., n + 1)
         in_place = lambda others: others.reshape(moved.shape).transpose(place)
         others = in_place(before[..., :-1] * after[..., 1:])
         return (times_power_of_two(_kept(y_bar, axes, x) * others, in_place(exponents[..., :-1] + further[..., 1:])),)
 
-    return _reduced(_kept(times_power_of_two(before[..., -1], exponents[..., -1]), axes, x), axes, keepdims), vjp
+    y, left = watched(lambda: np.prod(x, axes, keepdims=keepdims))
+    if left and is_of_floats(x):
+        products, exponents = running_products(rows)
+        y = _reduced(_kept(times_power_of_two(products[..., -1], exponents[..., -1]), axes, x), axes, keepdims)
+    return y, vjp
 
 
 def running_products(factors: Array) -> tuple[Array, Array]:
-    """Π_{j<k} f_j for k = 0 … n as p and e of p 2ᵉ, of floats with p near 1: they may leave their range on the way.
+    """Π_{j<k} f_j for k = 0 … n as p and e of p 2ᵉ, where e is 0 unless floats leave their range on the way.
 
-    Shapes: (..., n) → (..., n + 1), of floats each with those `step` places before it, with 1, 2, 4, … for `step`.
+    Shapes: (..., n) → (..., n + 1), if they do of floats each with those `step` places before it, for 1, 2, 4, ….
     """
-    products = np.concatenate([np.prod(factors[..., :0], -1, keepdims=True), factors], -1)
-    if is_kind(factors) or isinstance(factors, Dual) or factors.dtype.kind != "f":
-        return np.cumprod(products, -1), np.zeros(products.shape, int)
+    one = np.prod(factors[..., :0], -1, keepdims=True)
+    products, left = watched(lambda: np.concatenate([one, np.cumprod(factors, -1)], -1))
     exponents, step = np.zeros(products.shape, int), 1
+    if not (left and is_of_floats(factors)):
+        return products, exponents
+    products = np.concatenate([one, factors], -1)
     while step < products.shape[-1]:
         products, own = np.frexp(products)
         exponents += own
@@ -228,6 +234,11 @@ def running_products(factors: Array) -> tuple[Array, Array]:
         exponents[..., step:] += exponents[..., :-step].copy()
         step *= 2
     return products, exponents
+
+
+def is_of_floats(x: Any) -> bool:
+    """Whether it is an array of real floats."""
+    return not is_kind(x) and not isinstance(x, Dual) and x.dtype.kind == "f"
 
 
 @primitive
@@ -306,18 +317,22 @@ def cumprod(x, axis: int = -1):
     """
     x = as_array(x)
     (axis,) = normalize_axes("cumprod", axis, x.ndim)
-    products, exponents = running_products(np.moveaxis(x, axis, -1))  # (..., N + 1)
-    y = times_power_of_two(products[..., 1:], exponents[..., 1:])  # (..., N)
+    factors = np.moveaxis(x, axis, -1)  # (..., N)
 
     def vjp(y_bar):
-        factors, bars = np.moveaxis(x, axis, -1), np.moveaxis(y_bar, axis, -1)  # (..., N), (..., N)
+        bars = np.moveaxis(y_bar, axis, -1)  # (..., N)
+        products, exponents = running_products(factors)  # (..., N + 1)
         rest = [bars[..., -1:]]  # of r, from the end
         for j in range(factors.shape[-1] - 2, -1, -1):
             rest.append(bars[..., j : j + 1] + factors[..., j + 1 : j + 2] * rest[-1])
         x_bar = times_power_of_two(products[..., :-1] * np.concatenate(rest[::-1], -1), exponents[..., :-1])
         return (np.moveaxis(x_bar, -1, axis),)
 
-    return np.moveaxis(y, -1, axis), vjp
+    y, left = watched(lambda: np.cumprod(x, axis))
+    if left and is_of_floats(x):
+        products, exponents = running_products(factors)
+        y = np.moveaxis(times_power_of_two(products[..., 1:], exponents[..., 1:]), -1, axis)
+    return y, vjp
 
 
 @explained

@@ -60,7 +60,7 @@ class Layer:
     axes in front or structures in cases that are made, where they are others, and `known` is what is known of
     frameworks in these alone. `shapes` are those of the arguments, and options behind a semicolon, in each form of a
     call, where the function declares none: for them gradients are proved. Lines of the `formula` are edited where the
-    function has none of its own, as an optimiser, which changes what it holds.
+    function has none of its own, as a class, or an optimiser, which changes what it holds.
     """
 
     name: str
@@ -262,7 +262,7 @@ class Problem:
             del self.textbook  # whose pullback holds what is as long as queries times keys
             if len(KEPT) >= MOST_KEPT:
                 KEPT.clear()
-            KEPT[key] = self.cotangent, found, self.answer(WIDE), self.long_means
+            KEPT[key] = self.cotangent, found, None if self.of_same_lines else self.answer(WIDE), self.long_means
         self.cotangent, found, _, self.long_means = KEPT[key]
         return found
 
@@ -316,10 +316,15 @@ class Problem:
         output, pullback = vjp(lambda *given: self.case.layer.function(*given, **self.case.options), *arrays)
         return self.selected(np.asarray(output), lambda: pullback(self.cotangent.astype(dtype)))
 
+    @property
+    def of_same_lines(self) -> bool:
+        """Whether the bounds have the value of refnp's function in the widest precision, and no gradient is judged."""
+        return self.case.quantities == ["output"] and hasattr(self.case.layer.equation, "page")
+
     def reference(self) -> Answer:
         """refnp's output and gradients in the widest precision of the machine."""
-        if self.case.quantities == ["output"] and hasattr(self.case.layer.equation, "page"):
-            return {"output": self.bounds["output"].value}  # by the same lines
+        if self.of_same_lines:
+            return {"output": self.bounds["output"].value}
         if not self.case.made:
             return self.answer(WIDE)
         self.bounds  # noqa: B018  # with which it is kept

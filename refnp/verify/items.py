@@ -6,6 +6,7 @@ cache of a processor.
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from refnp.kernels.blocks import run_all
 from refnp.numbers.arrays import broadcast_shapes
 
+OF_ITEMS = re.compile(r"\(\.\.\., [^()]*\)")  # one result, with the axes in front
 LEAST = 2**14  # numbers in the arrays of an item; to call a function takes longer than to compute with fewer
 
 
@@ -41,7 +43,7 @@ def by_item(function: Callable, case: Any, arrays: Sequence[np.ndarray]) -> Any:
 def independent(case: Any, given: Mapping[str, Any]) -> dict[str, tuple[int, ...]] | None:
     """The axes in front of each array; None where items are small, or not known to be independent."""
     takes = getattr(case.layer.function, "takes", None)
-    if takes is None or {"rng", "axis"} & {*given} or not takes.result.startswith("(..., "):
+    if takes is None or not OF_ITEMS.fullmatch(takes.result):
         return None
     fronts: dict[str, tuple[int, ...]] = {}
     for name, value in given.items():

@@ -86,14 +86,14 @@ def numbers_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[M
 
 
 def subject(layer: Layer) -> Callable | None:
-    """What is edited: the layer's function, that of the layer whose function it is, or the formula that judges it."""
+    """What is edited: the layer's formula or function, or that of the layer whose function it is."""
+    if layer.formula is not None and can_be_read(of_partial(layer.formula)):
+        return layer.formula
     own = layer.function
     if layer.inner is not None and not can_be_opened(own):
         own = Formula(layer.inner[0].function, layer.inner[1])
     judges_itself = getattr(getattr(layer.equation, "page", None), "of", None) is own and can_be_read(own)
-    if can_be_opened(own) or judges_itself:
-        return own
-    return layer.formula if layer.formula is not None and can_be_read(of_partial(layer.formula)) else None
+    return own if can_be_opened(own) or judges_itself else None
 
 
 @functools.cache

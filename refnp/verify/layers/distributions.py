@@ -29,7 +29,7 @@ from refnp.verify.case import (
     normal,
     uniform,
 )
-from refnp.verify.judged_pages import by_page, by_tape
+from refnp.verify.judged_pages import Formula, by_page, by_tape
 from refnp.verify.layers.linear import summed_to
 from refnp.verify.layers.softmax import SATURATED, printed_log_softmax, printed_pullback
 from refnp.verify.layers.softmax import weights as softmax_weights
@@ -37,7 +37,12 @@ from refnp.verify.layers.softmax import weights as softmax_weights
 
 @takes("y to (*S), mean to (*S), std positive to (*S) → (*S)")
 def refnp_normal_log_prob(y, mean, std):
-    """log p(y) of a normal distribution, as refnp's Normal has it."""
+    """log p(y) of a normal distribution, by refnp's Normal."""
+    return Normal(mean, std).log_prob(y)
+
+
+def log_p(y, mean, std):
+    """The same without its class, whose lines are edited."""
     return -layers.gaussian_nll(mean, std, y, reduction="none")
 
 
@@ -48,6 +53,7 @@ NORMAL = Layer(
     torch=lambda torch, y, mean, std: torch.distributions.Normal(mean, std).log_prob(y),
     jax="scipy.stats.norm.logpdf",
     names=("Normal",),
+    formula=Formula(log_p, lambda function: function),
 )
 STUDENT_T = Layer(
     "student_t_log_prob",

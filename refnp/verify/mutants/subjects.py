@@ -38,7 +38,9 @@ ALIKE = (
     student_t_log_prob, multivariate_normal_log_prob, low_rank_normal_log_prob, normal_kl, categorical_kl,
     categorical_entropy,
 )  # fmt: skip
-OF_FORMULAS = (training_parts.RUNNING_VARIANCE, schedules.COSINE, optimizers.ADAM, optimizers.ADAMW)
+OF_FORMULAS = (
+    training_parts.RUNNING_VARIANCE, schedules.COSINE, optimizers.ADAM, optimizers.ADAMW, distributions.NORMAL,
+)  # fmt: skip
 SUBJECTS: dict[str, Callable] = {
     **{function.__name__: function for function in ALIKE},
     "batch_norm of statistics": layers.batch_norm,
@@ -61,7 +63,6 @@ SUBJECTS: dict[str, Callable] = {
     "decoder_layer_biased": transformer_layers.refnp_biased_decoder_layer,
     "transformer": transformer.refnp_transformer,
     "embedding": linear.refnp_embedding,
-    "normal_log_prob": distributions.refnp_normal_log_prob,
     "set_convolution, matern_32": functools.partial(layers.set_convolution, kernel=matern_32),
     "set_convolution, matern_52": functools.partial(layers.set_convolution, kernel=matern_52),
     "rotary_attention": positions.refnp_rotary,
