@@ -223,7 +223,7 @@ def pad(x, widths, *, mode="zeros", value=0.0):
         inner = tuple(slice(before, before + n) for (before, _), n in zip(widths, x.shape, strict=True))
         longer = tuple(b + n + a for (b, a), n in zip(widths, x.shape, strict=True))
         y = put_back(x, inner, longer)
-        if value:
+        if value or np.signbit(np.real(value)):  # −0 is not what put_back leaves
             y = np.where(put_back(np.ones(x.shape, bool), inner, longer), y, value)
         return y, lambda y_bar: (y_bar[inner],)
 

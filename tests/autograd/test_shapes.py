@@ -207,6 +207,10 @@ def test_padding_against_its_definition(mode, shape, widths, seed):
     assert_within(pullback(y_bar)[0], expected, 64 * unit_roundoff(float) * np.abs(y_bar).sum())
 
 
+def test_padding_by_a_value_keeps_its_sign():
+    assert np.signbit(ad.pad(np.ones(1), [(1, 1)], value=-0.0)).tolist() == [True, False, True]
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

@@ -45,6 +45,7 @@ def t5_buckets(offsets: ArrayLike, *, buckets: int = 32, max_distance: int = 128
     count = buckets // 2 if bidirectional else buckets
     exact = count // 2
     offsets = integers("t5_buckets", "offsets", offsets, signed=True)
+    offsets = np.maximum(offsets, -np.iinfo(np.int64).max)  # the lowest number has no positive of its own
     distances = np.abs(offsets) if bidirectional else np.maximum(-offsets, 0)
     starts = [_first_distance(r, count - exact, exact, max_distance) for r in range(1, count - exact)]
     found = np.where(distances < exact, distances, exact + np.searchsorted(starts, distances, side="right"))
@@ -52,13 +53,15 @@ def t5_buckets(offsets: ArrayLike, *, buckets: int = 32, max_distance: int = 128
 
 
 def _first_distance(r: int, buckets: int, exact: int, last: int) -> int:
-    """The smallest n with (n/e)^buckets ≥ (F/e)^r, that is ⌊buckets · log(n/e)/log(F/e)⌋ ≥ r."""
-    n = int(exact * (last / exact) ** (r / buckets))  # near it; now exactly
-    while n**buckets * exact**r < last**r * exact**buckets:
-        n += 1
-    while (n - 1) ** buckets * exact**r >= last**r * exact**buckets:
-        n -= 1
-    return n
+    """The smallest n with (n/e)^buckets ≥ (F/e)^r, that is ⌊buckets · log(n/e)/log(F/e)⌋ ≥ r, between e and F."""
+    below, found = exact, last
+    while found - below > 1:
+        n = (below + found) // 2
+        if n**buckets * exact**r < last**r * exact**buckets:
+            below = n
+        else:
+            found = n
+    return found
 
 
 class T5Bias(RelativePositions):

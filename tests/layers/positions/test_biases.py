@@ -38,6 +38,8 @@ def test_published_buckets():
     offsets = [-1, 0, 1, 7, 8, 16, 64, 90, 91, 1000, -8, -1000]
     np.testing.assert_array_equal(t5_buckets(offsets), [1, 0, 17, 23, 24, 26, 30, 30, 31, 31, 8, 15])
     assert t5_buckets(-1) == 1
+    assert t5_buckets(-(2**63)) == 15  # which has no positive of its own
+    assert t5_buckets(-100, max_distance=10**300) == 8
 
 
 def test_published_causal_buckets():
