@@ -21,7 +21,8 @@ FILE is TOML:
     "marginal log-likelihood" = -0.66
 
 A run that was stopped goes on where it was, to the same bits; one that is finished is not run again. Its folder has the
-checkpoint and figures.json, with the machine and the time since the run was last begun, of which the table is made.
+checkpoint and figures.json, of which the table is made, with the machine, the time since the run was last begun, and
+the best validation, by which to choose one of several seeds before what they were evaluated on is looked at.
 """
 
 import functools
@@ -89,9 +90,10 @@ class Run:
         training.run(self.study, steps=self.steps, checkpoint=str(self.checkpoint), every=self.every, show=False)
         trained = open_trained(self.checkpoint)
         figures = {task: evaluation.evaluate(trained.model, sampler(task), count=self.evaluated) for task in self.tasks}
+        best = -float(load(self.checkpoint).history["validation"].min())  # a log-likelihood, of the weights evaluated
         made = {"on": processor(), "numpy": np.__version__, "processor seconds": round(time.process_time() - began)}
-        found = {"about": self.about, "made": made, "figures": evaluation.as_json(figures)}
-        write_whole(Path(self.folder) / "figures.json", json.dumps(found, indent=1).encode())
+        found = {"about": self.about, "made": made, "validation": best, "figures": evaluation.as_json(figures)}
+        write_whole(Path(self.folder) / "figures.json", (json.dumps(found) + "\n").encode())
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,7 @@ def test_runs_are_evaluated_on_other_tasks_and_at_other_places_from_their_figure
     file.write_text('also = ["matern"]\nplaces = ["inside", "shifted"]\n' + FILE)
     assert main(["sweep", str(file), "--jobs", "1"]) == 0
     capsys.readouterr()
+    best = load(sweep.opened(file).runs()[1].checkpoint).history["validation"].min()
     for run in sweep.opened(file).runs():
         run.checkpoint.unlink()
     assert main(["sweep", str(file), "--table"]) == 0
@@ -84,6 +85,7 @@ def test_runs_are_evaluated_on_other_tasks_and_at_other_places_from_their_figure
     assert [row for row in rows if "-0.5" in row] == rows[:1]
     kept = json.loads((file.parent / "two/cnp-eq/seed-1/figures.json").read_text())
     assert kept["made"]["processor seconds"] >= 0
+    assert kept["validation"] == -best
     values = [kept["figures"][row[3]][row[4]]["marginal log-likelihood"]["mean"] for row in rows]
     assert len(set(values)) == len(values)
 
