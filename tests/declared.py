@@ -81,6 +81,25 @@ class Drawn:
         return self.rng.normal(size=shape)
 
 
+WRONG = {  # numbers that an array cannot hold
+    "positive": (0.0, -1.0, math.inf, math.nan),
+    "nonnegative": (-1.0, math.nan),
+    "weights": (-1.0, math.nan),
+    "probability": (-0.5, 2.0, math.nan),
+}
+
+
+def wrong_numbers(drawn):
+    """(name, a number that its array cannot hold, the arrays with that number in it and nothing hidden), for each."""
+    shown = {name: np.ones_like(array) if array.dtype == bool else array for name, array in drawn.arrays.items()}
+    for name, right in shown.items():
+        first = drawn.declaration.arguments[name].shapes[0]
+        for number in (-1, drawn.lengths[first.below]) if first.below else WRONG.get(first.kind, ()):
+            wrong = np.array(right)
+            wrong.flat[-1] = number
+            yield name, number, shown | {name: wrong}
+
+
 def wrong_arrays(drawn):
     """(name, an array in its place that does not fit, the kind of error), for each argument in every way."""
     for name, right in drawn.arrays.items():

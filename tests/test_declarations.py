@@ -1,6 +1,7 @@
 """What a function declares that it takes is what it takes: right arguments are computed, wrong ones refused by name."""
 
 import inspect
+import itertools
 import re
 
 import numpy as np
@@ -8,8 +9,8 @@ import pytest
 
 from docs.site import api
 from refnp import layers
-from refnp.autograd.declaration import takes
-from refnp.layers import Normal, attention
+from refnp.autograd.declaration import Declaration, takes
+from refnp.layers import Normal, attention, positions
 from tests import declared
 
 every = pytest.mark.parametrize("name", declared.every())
@@ -70,6 +71,15 @@ def test_arrays_that_do_not_fit_are_refused_by_name(name):
             with pytest.raises(error, match=rf"^{name}: ({'|'.join(drawn.arrays)}|the axes in front of) ") as caught:
                 declared.called(function, drawn.arrays | {argument: wrong}, drawn.options)
             assert argument in str(caught.value) or error is ValueError  # of two that disagree one is named
+
+
+@every
+def test_numbers_that_an_array_cannot_hold_are_refused_by_name(name):
+    function = declared.every()[name]
+    for drawn in calls(name):
+        for argument, number, arrays in declared.wrong_numbers(drawn):
+            with pytest.raises((ValueError, IndexError), match=rf"^{name}: (.* )?{argument}s? .*{number}"):
+                declared.called(function, arrays, drawn.options)
 
 
 @every
@@ -221,6 +231,40 @@ def test_what_arguments_need_of_each_other(needs, right, wrong, words):
             checked(x, y, **wrong)
     if "N = M" in needs or "y =" in needs:
         checked(x, None, **wrong)
+
+
+def needs():
+    """(declaration, need) of all that is declared of functions, constructors and methods."""
+    things = [thing for package in (layers, positions) for thing in vars(package).values()]
+    things += [method for kind in things if isinstance(kind, type) for method in vars(kind).values()]
+    found = {thing.takes for thing in things if isinstance(getattr(thing, "takes", None), Declaration)}
+    return [(one, need) for one in sorted(found, key=lambda one: one.name) for need in one.needs]
+
+
+def values_of(declaration, name):
+    """What stands for an argument, an option or the length of a letter in what is needed."""
+    if name in declaration.options:
+        option = declaration.options[name]
+        numbers = () if option.choices else (value for value in (0, 1, 2, 3, 12) if option.domain.holds(value))
+        return (*option.choices, *((None,) if option.optional else ()), *numbers)
+    if name in declaration.arguments:
+        kinds = {shape.kind for shape in declaration.arguments[name].shapes}
+        return ("whole", "probability") if kinds == {"whole", "probability"} else (None, 1)
+    return 1, 2, 3, 4
+
+
+@pytest.mark.parametrize(("declaration", "need"), needs(), ids=lambda one: getattr(one, "text", None))
+def test_what_is_needed_is_asked_and_what_lacks_is_told(declaration, need):
+    """Of small numbers and of names, some are as they are needed, and others are refused with what is to be done."""
+    told = set()
+    for values in itertools.product(*(values_of(declaration, name) for name in need.names)):
+        given = dict(zip(need.names, values, strict=True))
+        try:
+            need.check("f", given, {}, {name: kind for name, kind in given.items() if kind in ("whole", "probability")})
+            told.add("")
+        except ValueError as refused:
+            told.add(str(refused).partition("; ")[2])
+    assert told == {"", need.remedy}
 
 
 def test_a_word_in_place_of_a_letter_is_an_attribute():

@@ -122,13 +122,8 @@ def test_nothing_at_all():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ad.inv(np.ones((2, 3))), r"inv: a has shape \(2, 3\); it must be .*, and its axes N are 2 and 3; .*"),
-        (lambda: ad.det(np.ones(3)), r"det: a has shape \(3,\); it must be \(..., N, N\)"),
         (lambda: ad.inv(np.ones((2, 2))), "inv: a is singular; there is no unique solution"),
         (lambda: ad.solve(np.stack([np.eye(2), np.ones((2, 2))]), np.ones((2, 1))), r"solve: a\[1\] is singular; .*"),
-        (lambda: ad.solve(np.eye(2), np.ones((3, 1))),
-         r"solve: b has shape \(3, 1\); it must be .*, and a has N = 2; .*"),
-        (lambda: ad.solve(np.eye(2), np.array(1.0)), r"solve: b has shape \(\); it must be \(..., N, M\) or \(N,\)"),
         (lambda: ad.det([[np.nan]]), "det: a holds a value that is not finite; look for it further up"),
         (lambda: ad.slogdet([[[1.0]], [[np.inf]]]), r"slogdet: a\[1\] holds a value that is not finite; .*"),
         (lambda: ad.vjp(lambda a: ad.slogdet(a)[1], np.zeros((2, 2)))[1](np.ones(())),

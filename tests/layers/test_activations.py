@@ -51,7 +51,6 @@ def form(name, options):
 
 
 FORMS = {name: form(name, options) for name, options in OPTIONS.items()}
-every_form = pytest.mark.parametrize("name", FORMS)
 of_limits = pytest.mark.parametrize("name", [n for n, f in FORMS.items() if f[0].func.kernel or n.startswith("elu")])
 
 
@@ -84,13 +83,6 @@ def test_infinite_and_largest_numbers(name, dtype):
     np.testing.assert_array_equal(slope, np.repeat([left_slope, right_slope], 3).astype(dtype))
 
 
-@every_form
-def test_nan_stays_where_it_is(name):
-    for dtype in REAL:
-        y = FORMS[name][0](np.array([1.0, np.nan, -1.0], dtype))
-        assert np.isnan(y).tolist() == [False, True, False]
-
-
 @of_limits
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_slope_at_nan_is_nan(name, dtype):
@@ -106,18 +98,6 @@ def test_slope_at_the_kink_is_that_of_the_left_side(name, slope):
     assert pullback(np.ones(1))[0] == slope
     report = check(FORMS[name][0], (np.array([0.0, 1.0]),))
     assert len(report.kinks) == (0 if name == "elu" else 1)
-
-
-def test_erf_form_of_gelu_is_rejected():
-    """½ x (1 + erf(x/√2)) in float32: nothing right is left of −6, and the bound notices."""
-    special = pytest.importorskip("scipy.special")
-    x = np.linspace(-7, -4, 20, dtype=np.float32)
-    with np.errstate(invalid="ignore"):
-        as_often_written = np.float32(0.5) * x * (1 + special.erf(x / np.sqrt(np.float32(2))))
-    rounded, _ = activations.gelu.page(exact(x))
-    with pytest.raises(AssertionError, match="beyond the bound"):
-        assert_within(as_often_written, rounded.value, tolerance(rounded, np.float32))
-    assert_within(activations.gelu(x), rounded.value, tolerance(rounded, np.float32))
 
 
 def test_slope_of_sigmoid_is_not_lost_where_sigmoid_rounds_to_1():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.kernels import attention_blocks as page
 from refnp.layers import MultiHeadAttention, masks
-from refnp.layers.attention import attention, attention_scores, attention_with_weights, dropout_map
+from refnp.layers.attention import attention, attention_with_weights, dropout_map
 from refnp.layers.grouped_attention import grouped_attention
 from refnp.layers.multi_head import merge_heads, split_heads
 from refnp.layers.similarity import additive_scores, as_dot, similarity_attention
@@ -68,25 +68,6 @@ def test_the_last_token_of_a_window_attends_to_so_many():
     """Mistral's window of 3 tokens; with a cache, the newest query is aligned with the newest key."""
     assert masks.window(5, 5, 2).sum(-1).tolist() == [1, 2, 3, 3, 3]
     assert masks.window(1, 5, 2, align="bottom_right").tolist() == [[False, False, True, True, True]]
-
-
-# ---- additive masks, scores
-
-
-def test_scores_hide_what_is_hidden():
-    query, key = qkv()[:2]
-    mask = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 0, 1, 1]], bool)
-    zeros, filled = key.copy(), key.copy()
-    zeros[1], filled[1] = 0, np.nan
-    filled[3] = np.nan  # which the last query may attend to
-    s, pullback = ad.vjp(lambda q, k: attention_scores(q, k, mask=mask), query, filled)
-    assert_same_bits(s[:2], attention_scores(query, zeros, mask=mask)[:2])
-    assert (s[1] == -np.inf).all()
-    assert np.isnan(s[2]).all()
-    bar = normal(0, s.shape) * [[1], [1], [0]]
-    expected = ad.vjp(lambda q, k: attention_scores(q, k, mask=mask), query, zeros)[1](bar)
-    for a, b in zip(pullback(bar), expected, strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 # ---- dropout

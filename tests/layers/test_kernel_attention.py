@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.autograd.primitives import raw
 from refnp.layers import attention, convolution, set_convolution, similarity_attention
-from refnp.layers.positions import ALiBi, Shaw, T5Bias, rotate, sinusoidal
+from refnp.layers.positions import ALiBi, sinusoidal
 from refnp.layers.positions.biases import alibi_slopes
 from refnp.numbers import rounding
 from refnp.numbers.rounding import WIDE, Rounded, arithmetic, arranged, constant, exact, tolerance
@@ -20,7 +19,6 @@ from refnp.verify.layers.attention import attention as attention_equation
 from refnp.verify.layers.convolution import CONVOLUTION
 from refnp.verify.layers.set_convolution import SET_CONVOLUTION
 from tests.helpers import assert_same_bits, assert_within, real_dtypes, seeds
-from tests.transcriptions import set_convolution as transcription
 
 sizes = st.tuples(st.integers(1, 4), st.integers(1, 6), st.integers(1, 3))  # N, M, dx
 length_scales = st.sampled_from([0.5, 1.0, 2.0])
@@ -103,27 +101,6 @@ def test_a_divided_set_convolution_is_dot_product_attention(seed, size, scale, d
     second, other = convolved(x, places, y, scale, divide=True, eps=eps)
     assert_within(first, second[:, 1:], limit + other[:, 1:] + np.abs(y).max() * eps / second[:, :1])
     assert limit.max() < 1e5 * np.finfo(dtype).eps  # the bound says something
-
-
-def test_it_is_that_of_the_equation_as_printed():
-    """Against index loops, Σ_m k y_m/Σ_m k, and without the feature of |x_m|² it is another function."""
-    x, places, y = problem(0, (9, 7, 2), WIDE)
-    literal = transcription.set_convolution(x[None], places[None], y[None], WIDE(0.5))[0]
-    found, limit = kernel_attention(x, places, y, 0.5)
-    right = literal[:, 1:] / literal[:, :1]
-    assert_within(found, right, 2 * limit)
-    q, k = features(x, places, WIDE(0.5))
-    assert np.abs(attention(q[:, :-1], k[:, :-1], y, scale=1) - right).max() > 0.5
-
-
-@given(seeds, sizes, length_scales, real_dtypes)
-def test_an_undivided_set_convolution_is_attention_times_its_density(seed, size, scale, dtype):
-    """Σ_m k y_m = ρ A: the product is off by what both factors are."""
-    x, places, y = problem(seed, size, dtype)
-    means, limit = kernel_attention(x, places, y, scale)
-    sums, other = convolved(x, places, y, scale)
-    density, values = sums[:, :1].astype(WIDE), sums[:, 1:]
-    assert_within(density * means, values, limit * density + (np.abs(means) + limit) * other[:, :1] + other[:, 1:])
 
 
 epsilons = st.sampled_from([2.0**-27, 2.0**-13, 1.0, 128.0])
@@ -524,36 +501,6 @@ def test_sinusoidal_positions_alone_are_a_divided_set_convolution_with_their_own
     assert np.argmin(weights[0]) < 39
 
 
-@pytest.mark.parametrize("scheme", ["T5", "Shaw", "rotary"])
-def test_schemes_of_relative_positions_are_functions_of_the_difference(scheme):
-    """With the same content everywhere, scores are φ(n − m): constant along diagonals, and attention Σ e^φ y/Σ e^φ."""
-    rng, n = np.random.default_rng(0), 9
-    content = np.broadcast_to(rng.standard_normal((2, 1, 4)), (2, n, 4))  # (H, N, d)
-    y = rng.standard_normal((n, 2))
-    if scheme == "rotary":
-        turned = rotate(content, places=np.arange(n))
-        scores = turned @ turned.swapaxes(-1, -2)
-        sizes = np.array(
-            [np.hypot(content[:, 0, 2 * i], content[:, 0, 2 * i + 1]) ** 2 for i in range(2)]
-        )  # |q_i| |k_i|
-        angles = np.arange(n)[:, None] - np.arange(n)
-        phi = sum(size[:, None, None] * np.cos(angles * 10000.0 ** (-i / 2)) for i, size in enumerate(sizes))
-        off = 4 * sizes.sum() * (2 * 2 * rounding.ELEMENTARY + 8) * unit_roundoff(float)  # products of rounded turns
-        assert_within(scores, phi, off)
-    else:
-        own = T5Bias(2, rng=rng) if scheme == "T5" else Shaw(4, 3, rng=rng)
-        scores = raw(own.scores(content, np.arange(n), np.arange(n)))
-        off = 0 if scheme == "T5" else 16 * unit_roundoff(float) * np.abs(scores).max()
-    for k in range(-n + 1, n):
-        diagonal = np.diagonal(scores, k, -2, -1)
-        assert np.ptp(diagonal, axis=-1).max() <= 2 * off
-    nothing = np.zeros((2, n, 1))
-    inputs = nothing, nothing, np.broadcast_to(y, (2, n, 2)), np.array(scores)
-    limit = tolerance(attention_equation(*map(exact, inputs))[0], np.float64)
-    weights = np.exp(scores.astype(WIDE))
-    assert_within(attention(*inputs), weights @ y / weights.sum(-1, keepdims=True), limit)
-
-
 def plain(x, places, y):
     return attention(x, places, y, scale=1)
 
@@ -586,16 +533,6 @@ def test_weights_are_invariant_where_scores_are_a_function_of_differences_and_on
 
 
 # ---- Content
-
-
-def test_attention_is_linear_in_the_values_and_not_in_content():
-    """With scores of places alone f(y + y′) = f(y) + f(y′), as of a set convolution; with scores of y it is not."""
-    x, places, y = problem(0, (5, 6, 1))
-    other = np.random.default_rng(1).standard_normal(y.shape)
-    parts = [kernel_attention(x, places, values, 1.0) for values in (y, other, y + other)]
-    assert_within(parts[0][0] + parts[1][0], parts[2][0], sum(limit for _, limit in parts))
-    one, two, both = (attention(values, values, values) for values in (y, other, y + other))
-    assert np.abs(one + two - both).max() > 0.3
 
 
 def test_content_and_distance_multiply():

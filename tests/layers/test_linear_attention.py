@@ -22,21 +22,6 @@ def test_only_the_softmax_can_copy():
         assert np.abs(linear_attention(length * tokens, tokens, np.eye(6)) - np.eye(6)).max() > 0.5
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (
-            lambda x: linear_attention(x[:2], x, x, causal=True),
-            ValueError,
-            "N = 2, .* M = 4",
-        ),
-    ],
-)
-def test_refusals(call, error, message):
-    with pytest.raises(error, match=message):
-        call(np.ones((4, 3)))
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_features_that_vanish_have_finite_gradients(dtype):
     """Products of features down to 0 and below the smallest normal number, beside values of 1e3."""

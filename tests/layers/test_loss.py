@@ -75,22 +75,6 @@ def test_no_nan_where_squares_overflow():
         assert not any(np.isnan(g).any() for g in pullback(np.ones(2)))
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: gaussian_nll(0.0, np.array([1.0, 0.0]), np.zeros(2)), ValueError, "std holds 0.0"),
-        (lambda: gaussian_nll(0.0, -2.5, np.zeros(2)), ValueError, "std holds -2.5"),
-        (lambda: gaussian_nll(0.0, np.nan, np.zeros(2)), ValueError, "std holds nan"),
-        (lambda: gaussian_nll(0.0, np.inf, np.zeros(2)), ValueError, "std holds inf"),
-        (lambda: binary_cross_entropy(np.zeros(2), [0, 2]), ValueError, "targets holds 2.0; a probability lies in"),
-        (lambda: binary_cross_entropy(np.zeros(2), [0, np.nan]), ValueError, "targets holds nan; a probability"),
-    ],
-)
-def test_elementwise_refusals(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
-
-
 # Cross-entropy
 
 
@@ -197,58 +181,6 @@ def test_weighted_mean_divides_by_weights():
     logits, targets = np.zeros((2, 2)), np.array([0, 1])
     assert cross_entropy(logits, targets, class_weights=[1.0, 3.0]) == pytest.approx(np.log(2), rel=1e-15)
     assert cross_entropy(logits, targets, class_weights=[0.0, 0.0]) == 0
-
-
-LOGITS, TARGETS = np.zeros((2, 5)), np.array([0, 1])
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (
-            lambda: cross_entropy(LOGITS, np.array([0, 7])),
-            ValueError,
-            r"targets holds 7 at \[1\], .* V = 5",
-        ),
-        (lambda: cross_entropy(LOGITS, np.array([0, -1])), ValueError, r"targets holds -1 at \[1\]"),
-        (lambda: cross_entropy(LOGITS, LOGITS - 1), ValueError, "targets holds -1.0; a probability lies in"),
-        (
-            lambda: cross_entropy(LOGITS, LOGITS + 0.5, ignore_index=1),
-            ValueError,
-            "ignore_index is 1, ",
-        ),
-        (
-            lambda: cross_entropy(LOGITS, LOGITS + 0.5, smoothing="off_target"),
-            ValueError,
-            "smoothing is 'off_",
-        ),
-        (
-            lambda: cross_entropy(LOGITS[:, :1], 0 * TARGETS, smoothing="off_target"),
-            ValueError,
-            "V = 1, .*; pass logits of 2 or more",
-        ),
-        (
-            lambda: cross_entropy(LOGITS[:, :2], TARGETS, smoothing="without_pad", ignore_index=0),
-            ValueError,
-            "logits has V = 2, .*; pass logits of 3 or more",
-        ),
-        (
-            lambda: cross_entropy(LOGITS, TARGETS, smoothing="without_pad"),
-            ValueError,
-            "ignore_index is None",
-        ),
-        (
-            lambda: cross_entropy(LOGITS, TARGETS, smoothing="without_pad", ignore_index=-100),
-            ValueError,
-            "ignore_index is -100, .*; pass the padding class",
-        ),
-        (lambda: cross_entropy(LOGITS, TARGETS, class_weights=[1, 1, -1, 1, 1]), ValueError, "holds -1"),
-        (lambda: cross_entropy(LOGITS, TARGETS, class_weights=[1, 1, np.nan, 1, 1]), ValueError, "holds nan"),
-    ],
-)
-def test_cross_entropy_refusals(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
 
 
 # PyTorch

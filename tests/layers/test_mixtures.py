@@ -204,14 +204,6 @@ def test_values_that_do_not_fit(shape):
             getattr(mixture, name)(np.zeros(shape))
 
 
-def test_a_sample_needs_a_generator():
-    with pytest.raises(
-        TypeError,
-        match=r"^Mixture\.sample: rng is 0; it must be a generator, such as np\.random\.default_rng\(0\), or None$",
-    ):
-        Mixture(Normal(np.zeros(2), 1.0)).sample(0)
-
-
 def test_components_are_normal():
     """A scale is no standard deviation: of others mean, std and samples would be those of a normal one."""
     with pytest.raises(TypeError, match="Mixture: components is a StudentT; it must be a Normal"):

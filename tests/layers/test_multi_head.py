@@ -5,7 +5,6 @@ import pytest
 
 import refnp.autograd as ad
 from refnp.layers import masks
-from refnp.layers.attention import attention
 from refnp.layers.multi_head import MultiHeadAttention, merge_heads, split_heads
 from refnp.layers.positions.biases import ALiBi, T5Bias
 from refnp.layers.positions.relative import Shaw
@@ -37,66 +36,6 @@ def parameter_names(module):
     """Those of NAMES that the module has, as it calls them."""
     names = [".".join(reversed(name.split("_"))) for name in NAMES]
     return [name for name in names if name in module.state_dict()]
-
-
-def full(mask, shape):
-    return None if mask is None else np.broadcast_to(mask, shape)
-
-
-@pytest.mark.parametrize("heads", [1, 2, 3])
-@pytest.mark.parametrize("dtype", REAL)
-def test_equation_6_index_by_index(heads, dtype):
-    module = MultiHeadAttention(6, heads, rng=generator()).astype(dtype)
-    x, y = normal(0, (4, 6), dtype), normal(1, (5, 6), dtype)
-    limit = tolerance(rounded(module, x, y, y)[0], dtype)
-    assert_within(module(x, y), printed.multi_head(x, y, module.state_dict(), heads), limit)
-
-
-# ---- what Sivaraya (2023) prints
-
-
-def heads_of(module, x):
-    """H^(1), …, H^(h), each (N, d), before W_o."""
-    query, key, value = (split_heads(linear(x), module.heads) for linear in (module.query, module.key, module.value))
-    return list(attention(query, key, value))
-
-
-def test_heads_stacked_as_rows_have_the_wrong_shape():
-    """concat(H^(1); …; H^(h)) as printed is (h N, d_v), and W_o (h d_v, D) does not even fit."""
-    module, x = MultiHeadAttention(6, 3, bias=False, rng=generator()), normal(0, (4, 6))
-    heads, w_o = heads_of(module, x), module.output.weight.data
-    assert np.concatenate(heads, 0).shape == (12, 2)
-    with pytest.raises(ValueError, match="matmul"):
-        np.concatenate(heads, 0) @ w_o
-    side_by_side = np.concatenate(heads, -1)
-    assert side_by_side.shape == (4, 6)
-    assert_same_bits(merge_heads(np.stack(heads)), side_by_side)
-    assert_same_bits(module(x), side_by_side @ w_o)
-
-
-def test_heads_stacked_as_rows_and_read_in_rows_of_h_d_have_the_wrong_values():
-    """What a reshape of the stack would give: shapes fit, tokens are mixed, and the result is far beyond the bound."""
-    module, x = MultiHeadAttention(6, 3, rng=generator()), normal(0, (4, 6))
-    stacked = np.concatenate(heads_of(module, x), 0).reshape(4, 6)
-    wrong = stacked @ module.output.weight.data + module.output.bias.data
-    limit, _ = rounded(module, x, x, x)
-    assert_within(module(x), limit.value, tolerance(limit, np.float64))
-    with pytest.raises(AssertionError, match="beyond the bound"):
-        assert_within(wrong, limit.value, tolerance(limit, np.float64))
-
-
-def test_values_have_a_map_of_their_own():
-    """V = X W_v; with the query's map for all three it is another function.
-
-    Sivaraya (2023) §1.3 prints V = X W_q, the Transformer Notes v = W^Q x.
-    """
-    module, x = MultiHeadAttention(6, 2, rng=generator()), normal(0, (4, 6))
-    limit, _ = rounded(module, x, x, x)
-    state = module.state_dict()
-    for part in ("weight", "bias"):
-        state[f"value.{part}"] = state[f"query.{part}"]
-    with pytest.raises(AssertionError, match="beyond the bound"):
-        assert_within(module.bind(state)(x), limit.value, tolerance(limit, np.float64))
 
 
 # ---- eq. 6 as printed: square maps in each head, of any width
@@ -177,22 +116,6 @@ def test_one_argument_is_self_attention_two_are_cross_attention():
     assert module(x, y).shape == (2, 3, 6)
 
 
-def test_keys_and_values_of_other_widths():
-    module = MultiHeadAttention(6, 2, key_features=4, value_features=5, rng=generator())
-    assert module.key.weight.shape == (4, 6)
-    assert module.value.weight.shape == (5, 6)
-    x, y, z = normal(0, (3, 6)), normal(1, (7, 4)), normal(2, (7, 5))
-    check(lambda *a: module.bind(a[3])(*a[:3]), (x, y, z, module.state_dict()))
-
-
-def test_without_biases():
-    module = MultiHeadAttention(4, 2, bias=False, rng=generator())
-    assert [name for name, _ in module.named_parameters()] == [
-        f"{role}.weight" for role in ("query", "key", "value", "output")
-    ]
-    np.testing.assert_array_equal(module(np.zeros((3, 4))), 0)
-
-
 def test_weights_of_every_head():
     module, x = MultiHeadAttention(6, 3, rng=generator()), normal(0, (2, 4, 6))
     y, weights = module(x, return_weights=True)
@@ -271,16 +194,6 @@ def test_the_default_is_for_all_heads():
     assert np.abs(module(x, bias=bias) - module(x, bias=bias, per_head=True)).max() > 1e-3
 
 
-def test_kept_keys_and_values_of_other_widths():
-    module = MultiHeadAttention(6, 2, **WIDTHS[3], rng=generator())
-    x, bias = normal(0, (2, 4, 6)), normal(1, (2, 2, 4, 4))
-    kept = module.keys_and_values(x, x)
-    assert [np.shape(array) for array in kept] == [(2, 2, 4, 1), (2, 2, 4, 3)]
-    with ad.no_grad():
-        found = module(x, *kept, projected=True, bias=bias, per_head=True)
-    assert_same_bits(np.asarray(found), module(x, bias=bias, per_head=True))
-
-
 @pytest.mark.parametrize("key_heads", [1, 2])
 def test_grouped_heads_of_any_width(key_heads):
     module = MultiHeadAttention(6, 4, key_heads=key_heads, **WIDTHS[3], output_features=2, rng=generator())
@@ -301,18 +214,6 @@ def test_positions_with_values_of_the_width_of_values():
 
 
 # ---- errors
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "message"),
-    [
-        ((6, 4), {}, r"MultiHeadAttention: features is 6, heads is 4; pass heads that divide .*"),
-        ((6, 4), {"value_width": 2}, r"MultiHeadAttention: features is 6, heads is 4; pass heads that divide .*"),
-    ],
-)  # fmt: skip
-def test_errors_of_the_constructor(arguments, options, message):
-    with pytest.raises(ValueError, match=rf"^{message}$"):
-        MultiHeadAttention(*arguments, rng=generator(), **options)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.kernels import pair_kernel as kernels
@@ -15,12 +13,7 @@ from refnp.layers.translation_attention import pair_kernel
 from refnp.numbers.rounding import exact
 from refnp.verify import bounds
 from refnp.verify.layers.neural_process_parts import PAIR_KERNEL
-from tests.helpers import assert_same_bits, assert_within, normal, scales, seeds
-from tests.transcriptions import tnp as transcription
-
-few = st.one_of(st.integers(1, 4), st.integers(0, 4))
-sizes = st.tuples(st.integers(0, 3), few, few, st.integers(0, 2), st.integers(1, 3))  # B, N, M, dx, H
-hidden = st.lists(st.integers(1, 5), max_size=2)
+from tests.helpers import assert_same_bits, assert_within, normal
 
 
 def problem(seed, size, widths, dtype=np.float64, scale=1.0):
@@ -46,11 +39,6 @@ def bounded(arrays, dtype):
     return found
 
 
-@given(seeds, sizes, hidden, st.sampled_from([np.float32, np.float64, np.longdouble]), scales)
-def test_value_and_gradients(seed, size, widths, dtype, scale):
-    bounded(problem(seed, size, widths, dtype, scale), dtype)
-
-
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", range(4))
 def test_page_and_kernel_agree_where_numbers_are_not_finite(place, number):
@@ -64,28 +52,6 @@ def test_page_and_kernel_agree_where_numbers_are_not_finite(place, number):
             of_both.append([np.isnan(a) for a in (value, *vjp(bar))])
     for page, kernel in zip(*of_both, strict=True):
         assert_same_bits(page, kernel)
-
-
-@given(seeds, sizes, hidden)
-def test_pair_by_pair(seed, size, widths):
-    arrays = problem(seed, size, widths)
-    differences, scores, *parameters = arrays
-    names = [f"layers.{i}.{kind}" for i in range(len(parameters) // 2) for kind in ("weight", "bias")]
-    found, limit = pair_kernel(*arrays), bounds.of(PAIR_KERNEL.equation, arrays)[0]
-    state = dict(zip(names, parameters, strict=True))
-    for b, n, m in np.ndindex(differences.shape[:3]):
-        pair = np.concatenate([differences[b, n, m], scores[b, :, n, m]])[None]
-        assert_within(found[b, :, n, m], transcription.mlp(pair, state)[0], limit[b, :, n, m])
-
-
-@given(seeds, sizes, st.sampled_from([1, 7, 40]))
-def test_blocks_of_any_size_give_the_same_to_rounding(seed, size, block):
-    arrays = problem(seed, size, (3, 4))
-    before, kernels.BLOCK = kernels.BLOCK, block
-    try:
-        bounded(arrays, np.float64)
-    finally:
-        kernels.BLOCK = before
 
 
 @pytest.mark.parametrize(("largest", "pieces"), [(130, 4), (400, 1), (127, 1)])

@@ -163,15 +163,9 @@ def test_pairs_can_be_set():
     [
         ({"squares": True, "kernel": (7,)}, {"length_scale": 1.0}, r"hidden widths \[7\]; 8 units are needed"),
         ({}, {"length_scale": 1.0}, "not given squares of differences; make it with squares=True"),
-        ({"squares": True}, {"length_scale": 0.0}, "length_scale is 0.0; pass a positive one"),
     ],
 )
 def test_pairs_that_cannot_be_set(options, given, message):
     module = TranslationAttention(4, 2, dx=2, **options, rng=np.random.default_rng(0))
     with pytest.raises(ValueError, match=f"TranslationAttention.set_pairs: .*{message}"):
         module.set_pairs(**given)
-
-
-def test_heads_that_do_not_divide_the_features():
-    with pytest.raises(ValueError, match="features is 4; it must be a multiple of heads, 3"):
-        TranslationAttention(4, 3, rng=np.random.default_rng(0))

@@ -212,7 +212,6 @@ def residual_keeps_input():
     'layer normalisation gives each row "a mean of 0 and a standard deviation of 1"',
     "Sivaraya (2023) 1.5",
     "rows are not constant, and their variance is large beside ε, 1e-5 by default and 0 in the text",
-    tests="tests/layers/test_layer_norm.py::test_without_epsilon_as_the_seed_prints_it",
 )
 def layer_norm_rows():
     """Mean and deviation of normalised rows."""

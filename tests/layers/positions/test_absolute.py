@@ -270,14 +270,3 @@ def test_beyond_the_table():
         module(np.zeros((2, 6, 2)))
     with pytest.raises(IndexError, match=r"^LearnedPositions: places holds -1 at \[1\], and length is 5"):
         module(np.zeros((2, 2)), [0, -1])
-
-
-@pytest.mark.parametrize(
-    ("x", "places", "error", "message"),
-    [
-        (np.zeros((3, 2)), None, ValueError, r"LearnedPositions: x has shape .* features is 4; make them agree"),
-    ],
-)  # fmt: skip
-def test_errors(x, places, error, message):
-    with pytest.raises(error, match=f"^{message}"):
-        LearnedPositions(5, 4, rng=generator())(x, places)

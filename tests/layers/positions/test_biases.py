@@ -164,17 +164,3 @@ def test_decoding_with_a_cache(kind):
     one = looked_up(scheme, query[..., -1:, :], key, value, run[-1:], run)
     whole, one = (y if isinstance(y, np.ndarray) else y.numpy() for y in (whole, one))
     assert_within(one, whole[..., -1:, :], 2 * tolerance(rounded, np.float64))
-
-
-@pytest.mark.parametrize("scheme", [t5(), ALiBi(2)], ids=["T5Bias", "ALiBi"])
-def test_errors(scheme):
-    name, query = type(scheme).__name__, np.zeros((2, 3, 4))
-    with pytest.raises(
-        ValueError,
-        match=rf"^{name}.scores: query has shape \(4, 3, 2\); .* and heads is 2",
-    ):
-        scheme.scores(np.zeros((4, 3, 2)), np.arange(3), np.arange(3))
-    with pytest.raises(ValueError, match=rf"^{name}.scores: query has shape .* query_places has N = 2; make"):
-        scheme.scores(query, np.arange(2), np.arange(3))
-    with pytest.raises(TypeError, match=rf"^{name}.scores: query_places is float64 \(3,\); pass integers$"):
-        scheme.scores(query, np.arange(3.0), np.arange(3))

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.positions.images import METHODS, ImagePositions, image_places, piecewise_index, ranks
 from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
-from tests.helpers import assert_same_bits, assert_within, check, normal
+from tests.helpers import assert_same_bits, assert_within, normal
 from tests.layers.positions.judges import at_random, looked_up, rounded_look_up
 from tests.transcriptions import positions as written
 
@@ -190,57 +189,4 @@ def test_its_bucket_learns():
     assert (np.abs(scheme.keys[0].grad[-1]) > 1e-3).any()
 
 
-def test_in_multi_head_attention():
-    scheme, x, places = scheme_of(values=True, leading=1), normal(0, (2, 5, 6)), image_places(2, 2, leading=1)
-    module = MultiHeadAttention(6, 2, positions=scheme, rng=generator())
-    heads = [a.reshape(2, 5, 2, 3).swapaxes(1, 2) for a in (f(x) for f in (module.query, module.key, module.value))]
-    by_hand = looked_up(scheme, *heads, places, places).numpy().swapaxes(1, 2).reshape(2, 5, 6)
-    y = module(x, query_places=places, key_places=places)
-    assert_same_bits(y, module.output(by_hand))
-    check(lambda x, p: module.bind(p)(x, query_places=places, key_places=places), (x, module.state_dict()))
-    with pytest.raises(
-        ValueError, match=r"^ImagePositions.scores: query_places has shape \(5,\); .* and place is \(2,\); make"
-    ):
-        module(x)
-
-
 # ---- errors
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"width": None},
-            r"ImagePositions: width is None, mode is 'contextual', values is False;",
-        ),
-        (
-            {"width": None, "mode": "bias", "values": True},
-            r"ImagePositions: width is None, mode is 'bias'",
-        ),
-        (
-            {"alpha": 4},
-            r"ImagePositions: alpha is 4, beta is 3.8; pass a beta that is alpha or more",
-        ),
-        ({"beta": 1}, r"ImagePositions: alpha is 1.9, beta is 1; pass a beta that is alpha or more"),
-        ({"gamma": 1.9}, r"ImagePositions: alpha is 1.9, gamma is 1.9; pass a gamma above alpha"),
-    ],
-)
-def test_impossible_choices(options, message):
-    width = options.get("width", 3)
-    others = {name: value for name, value in options.items() if name != "width"}
-    with pytest.raises(ValueError, match=f"^{message}"):
-        ImagePositions(width, **others, rng=generator())
-
-
-@pytest.mark.parametrize(
-    ("query", "places", "error", "message"),
-    [
-        (np.zeros((4, 2)), image_places(2, 2), ValueError, "query has .* width is 3"),
-        (np.zeros((3, 3)), image_places(2, 2), ValueError, "query has .* query_places has N = 4"),
-        (np.zeros((4, 3)), image_places(2, 2) * 0.5, TypeError, "query_places is float64 .*; pass integers"),
-    ],
-)
-def test_errors(query, places, error, message):
-    with pytest.raises(error, match=f"^ImagePositions.scores: {message}"):
-        scheme_of().scores(query, places, places)

@@ -3,16 +3,14 @@
 import tracemalloc
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import masks
-from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.positions.relative import Shaw
 from refnp.numbers.rounding import exact, tolerance
-from tests.helpers import assert_same_bits, assert_within, check, normal, real_dtypes, seeds
+from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
 from tests.layers.positions.judges import at_random, looked_up, rounded_look_up
 from tests.transcriptions import positions as written
 
@@ -83,21 +81,6 @@ def test_skewed_is_gathered(n, m, distance, start, per_head, seed):
     np.testing.assert_array_equal(t.numpy()[..., ::-1, :], t_back.numpy())
 
 
-def test_the_direct_form_with_a_vector_for_every_pair():
-    """q_i·(k_j + a_ij) and Σ_j α_ij b_ij with arrays (N, M, d), as the paper writes them, of integers: exact."""
-    n, m, k = 4, 6, 2
-    scheme = Shaw(4, k, rng=generator())
-    for parameter in scheme.parameters():
-        parameter.data = generator(1).integers(-5, 5, parameter.shape).astype(float)
-    query, key = (generator(i).integers(-5, 5, (2, length, 4)).astype(float) for i, length in ((2, n), (3, m)))
-    places, weights = (np.arange(n) + 1, np.arange(m)), generator(4).integers(0, 5, (2, n, m)).astype(float)
-    which = scheme.offsets(*places)
-    a, b = scheme.key.data[which], scheme.value.data[which]  # (N, M, d)
-    direct = np.einsum("bnd,bnmd->bnm", query, key[:, None] + a) / 2
-    np.testing.assert_array_equal((query @ key.swapaxes(-1, -2) / 2 + scheme.scores(query, *places)).numpy(), direct)
-    np.testing.assert_array_equal(scheme.values(weights, *places).numpy(), np.einsum("bnm,nmd->bnd", weights, b))
-
-
 def test_decoding_with_a_cache():
     """One query at place 17 against keys 0 to 17 is row 17 of the whole; two at 16 and 17 are the last two."""
     scheme, (query, key, value) = shaw(3, 4), problem(18, 18, batch=(2,))
@@ -135,43 +118,4 @@ def test_tables_for_each_head():
         np.testing.assert_allclose(t.numpy()[:, h], t_alone.numpy(), rtol=0, atol=5 * 8 * 2.0**-53 * 5)
 
 
-# ---- in multi-head attention
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_in_multi_head_attention(masked):
-    """MultiHeadAttention(positions=…) does what its heads do by hand."""
-    scheme, x = shaw(3, 2), normal(0, (2, 5, 6))
-    module = MultiHeadAttention(6, 2, positions=scheme, rng=generator())
-    assert {"positions.key", "positions.value"} <= {name for name, _ in module.named_parameters()}
-    mask, run = masks.causal(5) if masked else None, np.arange(5)
-    heads = [a.reshape(2, 5, 2, 3).swapaxes(1, 2) for a in (f(x) for f in (module.query, module.key, module.value))]
-    by_hand = looked_up(scheme, *heads, run, run, mask).numpy().swapaxes(1, 2).reshape(2, 5, 6)
-    assert_same_bits(module(x, mask=mask), module.output(by_hand))
-    check(lambda x, p: module.bind(p)(x, mask=mask), (x, module.state_dict()))
-
-
 # ---- errors
-
-
-@pytest.mark.parametrize(
-    ("query", "places", "error", "message"),
-    [
-        (
-            np.zeros((3, 4)),
-            np.arange(3),
-            ValueError,
-            r"Shaw.scores: query has shape \(3, 4\); .* and width is 3; make them agree",
-        ),
-        (np.zeros((3, 3)), np.arange(3.0), TypeError, r"Shaw.scores: query_places is float64 \(3,\); pass integers"),
-        (
-            np.zeros((3, 3)),
-            np.zeros((3, 2), int),
-            ValueError,
-            r"Shaw.scores: query_places has shape \(3, 2\); it must be \(N, \*place\)",
-        ),
-    ],
-)
-def test_errors(query, places, error, message):
-    with pytest.raises(error, match=f"^{message}"):
-        shaw().scores(query, places, places)
