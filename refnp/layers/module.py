@@ -66,19 +66,34 @@ def arrays_in_arrays_out(method: Callable) -> Callable:
     return call
 
 
-def options_of(part: Callable | None, *, without: tuple[str, ...] = ()) -> Callable[[F], F]:
-    """A constructor whose `**options` go to a part of the module: it takes those of the part, but some.
+def options_of(*parts: Callable, without: tuple[str, ...] = ()) -> Callable[[F], F]:
+    """A constructor whose `**options` go to parts of the module: it takes those of the parts, but some.
 
-    So does a class method that makes a module. Its other options, if the part is None, are those of a subclass alone.
+    So does a class method that makes a module, or a method that hands options on. Its other options, if there is no
+    part, are those of a subclass alone.
     """
 
     def marked(function: F) -> F:
-        function.part, function.without = part, without  # type: ignore[attr-defined]
-        if function.__name__ != "__init__":
-            function.__signature__ = _signature([function])  # type: ignore[attr-defined]
-        return function
+        function.parts, function.without = parts, without  # type: ignore[attr-defined]
+        if function.__name__ == "__init__":
+            return function
+        function.__signature__ = _signature([function])  # type: ignore[attr-defined]
+
+        @functools.wraps(function)
+        def call(*arguments: Any, **options: Any) -> Any:
+            for name in without:
+                if name in options:
+                    raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument {name!r}")
+            return function(*arguments, **options)
+
+        return call if without else function  # type: ignore[return-value]
 
     return marked
+
+
+def taken(part: Callable, options: dict[str, Any]) -> dict[str, Any]:
+    """Those of the options that `part` takes, which `options` has no more."""
+    return {name: options.pop(name) for name in inspect.signature(part).parameters if name in options}
 
 
 def _signature(functions: list[Callable]) -> inspect.Signature:
@@ -87,7 +102,7 @@ def _signature(functions: list[Callable]) -> inspect.Signature:
     for function in functions:
         own = [*inspect.signature(function).parameters.values()]
         taken += own if function is functions[0] else filter(_is_option, own)
-        if (part := getattr(function, "part", None)) is not None:
+        for part in getattr(function, "parts", ()):
             of_part = inspect.signature(part).parameters.values()
             taken += [p for p in of_part if _is_option(p) and p.name not in function.without]  # type: ignore[attr-defined]
         if own[-1].kind is not inspect.Parameter.VAR_KEYWORD:

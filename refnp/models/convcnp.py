@@ -211,7 +211,7 @@ class ConvCNP(NeuralProcess):
         return cls(network, dx=dx, dy=dy, encoding=encoding, grid=grid, head=head, rng=rng)
 
     @classmethod
-    @options_of(None)
+    @options_of()
     def bruinsma(
         cls,
         channels: Sequence[int] = (64,) * 6,

@@ -35,10 +35,10 @@ from refnp.autograd.tensor import Array, Tensor
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
 from refnp.layers.module import Module
-from refnp.models.checks import check_flagged, check_positive_counts
+from refnp.models.checks import check_positive_counts
 from refnp.models.neural_process import for_every_query, mean_of_present
 from refnp.models.te_tnp import TranslationLayer, tokens
-from refnp.models.tnp import ReadOff
+from refnp.models.tnp import ReadOff, TokenModel
 from refnp.models.transformer_layers import EncoderLayer
 from refnp.numbers.kinds import is_kind
 from refnp.numbers.words import peak
@@ -63,76 +63,65 @@ class PseudoLayer(Module):
         self.last = last
 
 
-class PseudoTokens(ReadOff):
-    """What TNPs with pseudo-tokens have in common.
+class PseudoTokens(TokenModel):
+    """What TNPs with pseudo-tokens have in common. A subclass says in `part` what a part of a layer is.
 
     pseudo_tokens: K, how many there are.
     form: "induced", where the context attends to the pseudo-tokens too, or "perceiver", where these attend to each
         other. LBANP of Feng et al. (2023) is the second.
-    features, heads, hidden, layers, embedding_depth, flagged: those of `TETNP` (refnp/models/te_tnp.py).
     last_spread: the last layer too has what gives the context back what pseudo-tokens know, which nothing uses; stored
         for the code of TE-TNP, which has it.
     norm: "pre" or "post", LayerNorm before or after a sub-layer.
-    Other options: those of `ReadOff`.
+    Other options: those of `TokenModel`.
 
     Raises ValueError for other names, counts below 1 or a floor outside [0, 1); when called, for shapes that disagree,
     or NaN or infinity in what is present; TypeError for a mask that is not boolean.
     """
 
+    part: Callable
+    spread: float | None = None  # of the first places of pseudo-tokens, if they have places
+
     def __init__(
         self,
         dx: int,
         dy: int,
-        make: Callable,
-        spread: float | None,
         *,
         pseudo_tokens: int = 32,
         form: str = "induced",
-        features: int = 64,
-        heads: int = 4,
-        hidden: int = 128,
-        layers: int = 5,
-        embedding_depth: int,
         norm: str = "pre",
-        floor: float = 0.0,
-        deviation: str = "published",
-        predictor_depth: int = 2,
-        flagged: str = "context",
         last_spread: bool = False,
         rng: np.random.Generator,
+        **options: Any,
     ):
-        """`make` makes the part of a layer in which some tokens attend to others; `spread` is None without places."""
-        super().__init__(dx, dy)
+        super().__init__(dx, dy, **options)
         name = type(self).__name__
         if form not in FORMS:
             raise ValueError(f"{name}: form is {form!r}; use 'induced' or 'perceiver'")
-        check_positive_counts(name, pseudo_tokens=pseudo_tokens, layers=layers, embedding_depth=embedding_depth)
-        check_flagged(name, flagged)
-        self.pseudo_tokens = Parameter(rng.normal(size=(pseudo_tokens, features)))
-        if spread is not None:
-            self.pseudo_places = Parameter(spread * rng.normal(size=(pseudo_tokens, dx)))
-        of_x = dx if spread is None else 0
-        self.embedder = MLP([of_x + dy + 1, *[features] * embedding_depth], rng=rng)
-        of_kind = partial(make, features, heads, hidden, norm=norm, rng=rng)
-        self.layers = [PseudoLayer(of_kind, form, i == layers - 1, last_spread) for i in range(layers)]
-        self.add_predictor((features, hidden), floor, deviation, predictor_depth, rng)
-        self.flagged = flagged
+        check_positive_counts(name, pseudo_tokens=pseudo_tokens)
+        self.pseudo_tokens = Parameter(rng.normal(size=(pseudo_tokens, self.sizes[0])))
+        if self.spread is not None:
+            self.pseudo_places = Parameter(self.spread * rng.normal(size=(pseudo_tokens, dx)))
+        of_x = dx if self.spread is None else 0
+        self.embedder = MLP([of_x + dy + 1, *self.embedding_widths], rng=rng)
+        make = partial(self.part, norm=norm, rng=rng)
+        self.layers = [PseudoLayer(make, form, i == self.depth - 1, last_spread) for i in range(self.depth)]
 
 
-class PseudoTNP(PseudoTokens):
+class PseudoTNP(ReadOff, PseudoTokens):
     """A TNP with pseudo-tokens: y_n ~ N(μ_n, σ_n²), each target alone, [μ_n, s_n] = MLP(target token n).
 
     Tokens are MLP([x, y, 1]) for the context and MLP([x, 0, 0]) for targets.
     Shapes: context_x (B, M, dx), context_y (B, M, dy), target_x (B, N, dx), context_mask (B, M) → Normal with mean and
     std (B, N, dy). A context may be empty: pseudo-tokens then attend to nothing, which adds 0.
-    Options: those of `PseudoTokens`.
+    Options: those of `PseudoTokens` and of `ReadOff`.
     """
 
     def __init__(self, dx: int = 1, dy: int = 1, *, embedding_depth: int = 4, **options: Any):
-        def layer(*sizes, moves, **of_layer):
-            return EncoderLayer(*sizes, **of_layer)
+        super().__init__(dx, dy, embedding_depth=embedding_depth, **options)
 
-        super().__init__(dx, dy, layer, None, embedding_depth=embedding_depth, **options)
+    def part(self, *, moves: bool, **options: Any) -> EncoderLayer:
+        """A layer of tokens that have no places."""
+        return EncoderLayer(*self.sizes, **options)
 
     def _predicted(
         self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
@@ -150,7 +139,7 @@ class PseudoTNP(PseudoTokens):
         return self.read_off(target)
 
 
-class PseudoTETNP(PseudoTokens):
+class PseudoTETNP(ReadOff, PseudoTokens):
     """A translation equivariant TNP with pseudo-tokens, which have places: y_n ~ N(μ_n, σ_n²), each target alone.
 
     Tokens are MLP([y, 1]) for the context and MLP([0, 0]) for targets; pseudo-token k begins at the mean place of the
@@ -162,7 +151,7 @@ class PseudoTETNP(PseudoTokens):
     spread: the standard deviation of v_k before training, in units of x.
     moves: layers move the tokens that attend, as far as their places are of use after it.
     kernel, length_scale, movement: of `TranslationAttention`.
-    Other options: those of `PseudoTokens`.
+    Other options: those of `PseudoTokens` and of `ReadOff`.
 
     Raises ValueError for a spread that is negative or not finite, and as `PseudoTokens` does.
     """
@@ -177,18 +166,17 @@ class PseudoTETNP(PseudoTokens):
         length_scale: float = 0.1,
         moves: bool = True,
         movement: Sequence[int] = (16,),
-        embedding_depth: int = 2,
         **options: Any,
     ):
         if not 0 <= spread < np.inf:
             raise ValueError(f"PseudoTETNP: spread is {spread}; it must be finite and not negative, in units of x")
-        of_pairs: dict[str, Any] = {"dx": dx, "kernel": kernel, "length_scale": length_scale, "movement": movement}
-        useful = moves
+        self.spread, self.moves = spread, moves
+        self.of_pairs: dict[str, Any] = {"dx": dx, "kernel": kernel, "length_scale": length_scale, "movement": movement}
+        super().__init__(dx, dy, **options)
 
-        def layer(features, heads, hidden, *, moves, **of_layer):
-            return TranslationLayer(features, heads, hidden, moves=moves and useful, **of_pairs, **of_layer)
-
-        super().__init__(dx, dy, layer, spread, embedding_depth=embedding_depth, **options)
+    def part(self, *, moves: bool, **options: Any) -> TranslationLayer:
+        """A layer of tokens that have places."""
+        return TranslationLayer(*self.sizes, moves=moves and self.moves, **self.of_pairs, **options)
 
     def _predicted(
         self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor

@@ -25,11 +25,10 @@ from refnp.autograd.tensor import Array, Tensor
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
 from refnp.layers.masks import without_unread
-from refnp.layers.module import Module, options_of
+from refnp.layers.module import Module, options_of, taken
 from refnp.layers.translation_attention import TranslationAttention
-from refnp.models.checks import check_flagged, check_positive_counts
 from refnp.models.neural_process import for_every_query
-from refnp.models.tnp import ReadOff
+from refnp.models.tnp import ReadOff, TokenModel
 from refnp.models.transformer_layers import Residual
 from refnp.numbers.words import full
 
@@ -75,25 +74,14 @@ class TranslationLayer(Module):
         return self.around_feed_forward(self.feed_forward, x), step
 
 
-class TETNP(ReadOff):
-    """TE-TNP: y_n ~ N(μ_n, σ_n²), each target alone, from values and differences of places.
+class TranslationTokens(TokenModel):
+    """The tokens of `TETNP`, and its layers.
 
-    Shapes: context_x (B, M, dx), context_y (B, M, dy), target_x (B, N, dx), context_mask (B, M) → Normal with mean and
-    std (B, N, dy). A context may be empty.
-
-    features, heads, hidden: the width D of a token, the heads of its attention, the hidden units of feed-forward
-        networks and of the MLP that reads off μ and σ.
-    layers: the number of layers.
-    embedding_depth: the number of linear maps of the MLP that embeds tokens, relu between them.
-    flagged: which tokens have 1 in the place of the flag, those of the "context" or of the "targets".
     moves: every layer but the last moves the tokens as well; with `updated` the last one moves the context.
     untied: the targets' tokens have layers of their own; else one layer serves all tokens.
     updated: the targets' tokens attend to what a layer has made of the context, where it has moved it; else to what it
         was given.
-    Other options: those of `TranslationLayer` and of `ReadOff`.
-
-    Raises ValueError for shapes that disagree, or NaN or infinity in what is present; TypeError for a mask that is not
-    boolean.
+    Other options: those of `TranslationLayer` and of `TokenModel`.
     """
 
     @options_of(TranslationLayer, without=("dx",))
@@ -102,36 +90,30 @@ class TETNP(ReadOff):
         dx: int = 1,
         dy: int = 1,
         *,
-        features: int = 64,
-        heads: int = 4,
-        hidden: int = 128,
-        layers: int = 5,
-        embedding_depth: int = 2,
         moves: bool = False,
         untied: bool = False,
         updated: bool = False,
-        floor: float = 0.0,
-        deviation: str = "published",
-        predictor_depth: int = 2,
-        flagged: str = "context",
         rng: np.random.Generator,
         **options: Any,
     ):
-        super().__init__(dx, dy)
-        check_positive_counts("TETNP", layers=layers, embedding_depth=embedding_depth)
-        check_flagged("TETNP", flagged)
-        self.embedder = MLP([dy + 1, *[features] * embedding_depth], rng=rng)
+        super().__init__(dx, dy, **taken(TokenModel, options))
+        self.embedder = MLP([dy + 1, *self.embedding_widths], rng=rng)
         options |= {"dx": dx, "rng": rng}
+        layer = lambda moving: TranslationLayer(*self.sizes, moves=moves and moving, **options)
+        self.add_layers(layer, untied, updated)
 
-        def stack(count, moving):
-            moved = [moves and i < moving for i in range(count)]
-            return [TranslationLayer(features, heads, hidden, moves=one, **options) for one in moved]
 
-        self.layers = stack(layers - (untied and not updated), layers if updated else layers - 1)
-        self.reading_layers = stack(layers, layers - 1) if untied else None
-        self.apart, self.updated = untied or updated, updated
-        self.add_predictor((features, hidden), floor, deviation, predictor_depth, rng)
-        self.flagged = flagged
+class TETNP(ReadOff, TranslationTokens):
+    """TE-TNP: y_n ~ N(μ_n, σ_n²), each target alone, from values and differences of places.
+
+    Shapes: context_x (B, M, dx), context_y (B, M, dy), target_x (B, N, dx), context_mask (B, M) → Normal with mean and
+    std (B, N, dy). A context may be empty.
+
+    Options: those of `TranslationTokens` and of `ReadOff`.
+
+    Raises ValueError for shapes that disagree, or NaN or infinity in what is present; TypeError for a mask that is not
+    boolean.
+    """
 
     def _predicted(
         self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor

@@ -27,7 +27,7 @@ Transcription: tests/transcriptions/tnp.py.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -131,19 +131,15 @@ def check_lengths(name: str, contexts: int, targets: int) -> None:
         raise ValueError(f"{name}: contexts {contexts} and targets {targets} must not be negative")
 
 
-class TNP(NeuralProcess):
-    """What the three have in common: tokens, the MLP that embeds them, and the layers of the encoder (ReLU).
+class TokenModel(NeuralProcess):
+    """What models have in common whose points are tokens, which an MLP embeds and layers of attention change.
 
     features, heads, hidden: the width D of a token, the heads of its attention, the hidden units of feed-forward
         networks and of the MLPs that read off the answer.
-    layers: the number of encoder layers.
-    norm: "post" or "pre", LayerNorm after or before a sub-layer.
-    untied: tokens that are read off have layers of their own; else one layer serves all tokens.
-    updated: tokens that are read off attend to what a layer has made of the others; else to what it was given.
+    layers: the number of layers.
     embedding_depth: the number of linear maps of the embedding MLP, relu between them.
-    flag: tokens have one number more, 1 where y was observed and 0 where not. Without it y = 0 also stands for
-        "not known": a context point at 0 and a target are the same token.
-    flagged: with flag, which tokens have 1 there: "context", those with a known y, or "targets", the others.
+    flagged: which tokens have 1 in the place of the flag, those of the "context", whose y is known, or of the
+        "targets".
     """
 
     def __init__(
@@ -154,28 +150,57 @@ class TNP(NeuralProcess):
         features: int = 64,
         heads: int = 4,
         hidden: int = 128,
+        layers: int = 5,
+        embedding_depth: int = 2,
+        flagged: str = "context",
+    ):
+        super().__init__(dx, dy)
+        check_positive_counts(type(self).__name__, layers=layers, embedding_depth=embedding_depth)
+        check_flagged(type(self).__name__, flagged)
+        self.sizes, self.depth, self.flagged = (features, heads, hidden), layers, flagged
+        self.embedding_widths = [features] * embedding_depth
+
+    def add_layers(self, layer: Callable, untied: bool, updated: bool) -> None:
+        """Assign the layers that `layer(moves)` makes; `moves`: whether something attends to its tokens afterwards."""
+
+        def stack(count, moving):
+            return [layer(i < moving) for i in range(count)]
+
+        # After the last layer nothing attends to the others, unless tokens that are read off wait for what it makes.
+        self.layers = stack(self.depth - (untied and not updated), self.depth - (not updated))
+        self.reading_layers = stack(self.depth, self.depth - 1) if untied else None
+        self.apart, self.updated = untied or updated, updated
+
+
+class TNP(TokenModel):
+    """What the three have in common: tokens, and the layers of the encoder (ReLU).
+
+    norm: "post" or "pre", LayerNorm after or before a sub-layer.
+    untied: tokens that are read off have layers of their own; else one layer serves all tokens.
+    updated: tokens that are read off attend to what a layer has made of the others; else to what it was given.
+    flag: tokens have one number more, 1 where y was observed and 0 where not, or with flagged="targets" the other way
+        round. Without it y = 0 also stands for "not known": a context point at 0 and a target are the same token.
+    Other options: those of `TokenModel`.
+    """
+
+    def __init__(
+        self,
+        dx: int = 1,
+        dy: int = 1,
+        *,
         layers: int = 6,
         embedding_depth: int = 4,
         flag: bool = False,
         norm: str = "post",
         untied: bool = False,
         updated: bool = False,
-        flagged: str = "context",
         rng: np.random.Generator,
+        **options: Any,
     ):
-        super().__init__(dx, dy)
-        check_positive_counts(type(self).__name__, layers=layers, embedding_depth=embedding_depth)
-        check_flagged(type(self).__name__, flagged)
-        self.features, self.hidden, self.flag, self.flagged = features, hidden, flag, flagged
-        self.embedder = MLP([dx + dy + flag, *[features] * embedding_depth], rng=rng)
-
-        def stack(count):
-            return [EncoderLayer(features, heads, hidden, norm=norm, rng=rng) for _ in range(count)]
-
-        # After the last layer nothing attends to the others, unless tokens that are read off wait for what it makes.
-        self.layers = stack(layers - (untied and not updated))
-        self.reading_layers = stack(layers) if untied else None
-        self.apart, self.updated = untied or updated, updated
+        super().__init__(dx, dy, layers=layers, embedding_depth=embedding_depth, **options)
+        self.flag, self.norm = flag, norm
+        self.embedder = MLP([dx + dy + flag, *self.embedding_widths], rng=rng)
+        self.add_layers(lambda _: EncoderLayer(*self.sizes, norm=norm, rng=rng), untied, updated)
 
     def attention_mask(self, contexts: int, targets: int) -> np.ndarray:
         """Who may attend to whom, among the tokens of M context points and N targets: `diagonal_mask`, (M+N, M+N)."""
@@ -245,17 +270,28 @@ class ReadOff(NeuralProcess):
         TNP-pytorch.
     deviation: how σ comes from s and the floor; as above ("published"), or "softplus", "exp" or "softplus_variance" as
         in `normal_of`.
+    Other options: those of the model that the tokens are of, a `TokenModel`.
     """
 
-    def add_predictor(
-        self, widths: tuple[int, int], floor: float, deviation: str, predictor_depth: int, rng: np.random.Generator
-    ) -> None:
-        """Assign the MLP, of `widths` D and hidden, and how σ is made. ValueError for options that do not fit."""
+    sizes: tuple[int, int, int]
+
+    def __init__(
+        self,
+        dx: int = 1,
+        dy: int = 1,
+        *,
+        floor: float = 0.0,
+        deviation: str = "published",
+        predictor_depth: int = 2,
+        rng: np.random.Generator,
+        **options: Any,
+    ):
+        super().__init__(dx, dy, rng=rng, **options)  # type: ignore[call-arg]  # a TokenModel
         check_positive_counts(type(self).__name__, predictor_depth=predictor_depth)
         check_floor(type(self).__name__, floor)
         check_deviation(type(self).__name__, deviation, ("published", *DEVIATIONS))
-        features, hidden = widths
-        self.predictor = MLP([features, *[hidden] * (predictor_depth - 1), 2 * self.dy], rng=rng)
+        features, _, hidden = self.sizes
+        self.predictor = MLP([features, *[hidden] * (predictor_depth - 1), 2 * dy], rng=rng)
         self.floor, self.deviation = floor, deviation
 
     def read_off(self, z: Array | Tensor) -> Normal:
@@ -273,20 +309,6 @@ class TNPD(ReadOff, TNP):
     Raises ValueError for shapes that disagree, or NaN or infinity in what is present; TypeError for a mask that is not
     boolean.
     """
-
-    def __init__(
-        self,
-        dx: int = 1,
-        dy: int = 1,
-        *,
-        floor: float = 0.0,
-        deviation: str = "published",
-        predictor_depth: int = 2,
-        rng: np.random.Generator,
-        **options: Any,
-    ):
-        super().__init__(dx, dy, rng=rng, **options)
-        self.add_predictor((self.features, self.hidden), floor, deviation, predictor_depth, rng)
 
     def _predicted(
         self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
@@ -420,10 +442,6 @@ class TNPND(JointNormal, TNP):
         rank: int = 20,
         covariance: str = "low_rank",
         floor: float = 0.0,
-        features: int = 64,
-        heads: int = 4,
-        hidden: int = 128,
-        norm: str = "post",
         mean_depth: int = 2,
         projector_depth: int = 4,
         diagonal_depth: int = 4,
@@ -438,9 +456,10 @@ class TNPND(JointNormal, TNP):
             raise ValueError(f"TNPND: rank {rank} must be positive, target_layers {target_layers} not negative")
         depths = {"mean_depth": mean_depth, "projector_depth": projector_depth, "diagonal_depth": diagonal_depth}
         check_positive_counts("TNPND", **depths)
-        super().__init__(dx, dy, features=features, heads=heads, hidden=hidden, norm=norm, rng=rng, **options)
+        super().__init__(dx, dy, rng=rng, **options)
+        features, _, hidden = self.sizes
         self.mean = MLP([features, *[hidden] * (mean_depth - 1), dy], rng=rng)
-        self.target_layers = [EncoderLayer(features, heads, hidden, norm=norm, rng=rng) for _ in range(target_layers)]
+        self.target_layers = [EncoderLayer(*self.sizes, norm=self.norm, rng=rng) for _ in range(target_layers)]
         self.projector = MLP([features, *[hidden] * (projector_depth - 1), rank * dy], rng=rng)
         low_rank = covariance == "low_rank"
         self.diagonal = MLP([features, *[hidden] * (diagonal_depth - 1), dy], rng=rng) if low_rank else None

@@ -21,7 +21,7 @@ from refnp.autograd import matmul, swapaxes
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.linear import Embedding, Linear
 from refnp.layers.masks import combine
-from refnp.layers.module import Module, options_of
+from refnp.layers.module import Module, options_of, taken
 from refnp.layers.positions.absolute import SinusoidalPositions
 from refnp.layers.regularization import dropout as drop
 from refnp.models.transformer_layers import LayerState
@@ -96,35 +96,7 @@ class Transformer(Module):
         self.output = Linear(features, target_vocabulary, bias=bias, rng=rng) if tied == "none" else None
         self.positions, self.dropout = positions, dropout
 
-    def __call__(
-        self,
-        source: ArrayLike,
-        target: ArrayLike,
-        *,
-        source_mask: ArrayLike | None = None,
-        target_mask: ArrayLike | None = None,
-        source_pair_mask: ArrayLike | None = None,
-        target_pair_mask: ArrayLike | None = None,
-        memory_mask: ArrayLike | None = None,
-        source_bias: ArrayLike | None = None,
-        target_bias: ArrayLike | None = None,
-        memory_bias: ArrayLike | None = None,
-        per_head: bool = False,
-        rng: np.random.Generator | None = None,
-        weights: list | None = None,
-    ) -> Array | Tensor:
-        options: dict[str, Any] = {"per_head": per_head, "rng": rng, "weights": weights}
-        memory = self.encode(
-            source, source_mask=source_mask, source_pair_mask=source_pair_mask, source_bias=source_bias, **options
-        )
-        x = self._embedded(self.target_embedding, target, None, rng)
-        masks: dict[str, Any] = {
-            "mask": _joined("target", _as_keys(target, target_mask, "target"), target_pair_mask, per_head),
-            "memory_mask": _joined("memory", _as_keys(source, source_mask, "source"), memory_mask, per_head),
-        }
-        x = self.decoder(x, memory, **masks, bias=target_bias, memory_bias=memory_bias, **options)
-        return self.logits(x)
-
+    @options_of(Encoder.__call__, without=("mask", "bias", "places"))
     def encode(
         self,
         source: ArrayLike,
@@ -134,12 +106,53 @@ class Transformer(Module):
         source_bias: ArrayLike | None = None,
         per_head: bool = False,
         rng: np.random.Generator | None = None,
-        weights: list | None = None,
+        **options: Any,
     ) -> Array | Tensor:
         """The memory (..., M, D) that the decoder attends to."""
         x = self._embedded(self.source_embedding, source, None, rng)
         mask = _joined("source", _as_keys(source, source_mask, "source"), source_pair_mask, per_head)
-        return self.encoder(x, mask=mask, bias=source_bias, per_head=per_head, rng=rng, weights=weights)
+        return self.encoder(x, mask=mask, bias=source_bias, per_head=per_head, rng=rng, **options)
+
+    def _of_pairs(
+        self,
+        target_keys: np.ndarray | None,
+        source_keys: np.ndarray | None,
+        *,
+        target_pair_mask: ArrayLike | None = None,
+        memory_mask: ArrayLike | None = None,
+        target_bias: ArrayLike | None = None,
+        memory_bias: ArrayLike | None = None,
+        per_head: bool = False,
+    ) -> dict[str, Any]:
+        """What the decoder is told of pairs of tokens; `keys` say which words of the two sentences are real."""
+        return {
+            "mask": _joined("target", target_keys, target_pair_mask, per_head),
+            "memory_mask": _joined("memory", source_keys, memory_mask, per_head),
+            "bias": target_bias,
+            "memory_bias": memory_bias,
+            "per_head": per_head,
+        }
+
+    @options_of(encode, _of_pairs)
+    def __call__(
+        self,
+        source: ArrayLike,
+        target: ArrayLike,
+        *,
+        source_mask: ArrayLike | None = None,
+        target_mask: ArrayLike | None = None,
+        per_head: bool = False,
+        rng: np.random.Generator | None = None,
+        weights: list | None = None,
+        **options: Any,
+    ) -> Array | Tensor:
+        of_both: dict[str, Any] = {"rng": rng, "weights": weights}
+        of_source = taken(Transformer.encode, options) | {"source_mask": source_mask, "per_head": per_head}
+        memory = self.encode(source, **of_source, **of_both)
+        x = self._embedded(self.target_embedding, target, None, rng)
+        keys = _as_keys(target, target_mask, "target"), _as_keys(source, source_mask, "source")
+        x = self.decoder(x, memory, **self._of_pairs(*keys, per_head=per_head, **options), **of_both)
+        return self.logits(x)
 
     def logits(self, x: Array | Tensor) -> Array | Tensor:
         """The final map: (..., N, D) → (..., N, V)."""
@@ -147,34 +160,17 @@ class Transformer(Module):
             return self.output(x)
         return matmul(x, swapaxes(self.target_embedding.weight, -1, -2))
 
-    def start(
-        self,
-        source: ArrayLike,
-        *,
-        source_mask: ArrayLike | None = None,
-        source_pair_mask: ArrayLike | None = None,
-        source_bias: ArrayLike | None = None,
-        per_head: bool = False,
-    ) -> "DecodingState":
+    @options_of(encode, without=("rng", "weights"))
+    def start(self, source: ArrayLike, *, source_mask: ArrayLike | None = None, **options: Any) -> "DecodingState":
         """The state before the first target token, of sources (..., M) that are encoded once.
 
         Raises RuntimeError outside `no_grad`: what is kept has no gradient.
         """
-        pairs: dict[str, Any] = {"source_pair_mask": source_pair_mask, "source_bias": source_bias, "per_head": per_head}
-        memory = self.encode(source, source_mask=source_mask, **pairs)  # (..., M, D)
+        memory = self.encode(source, source_mask=source_mask, **options)  # (..., M, D)
         return DecodingState(self.decoder.start(memory), _as_keys(source, source_mask, "source"), len(memory))
 
-    def extend(
-        self,
-        target: ArrayLike,
-        state: "DecodingState",
-        *,
-        target_pair_mask: ArrayLike | None = None,
-        memory_mask: ArrayLike | None = None,
-        target_bias: ArrayLike | None = None,
-        memory_bias: ArrayLike | None = None,
-        per_head: bool = False,
-    ) -> Array | Tensor:
+    @options_of(_of_pairs)
+    def extend(self, target: ArrayLike, state: "DecodingState", **options: Any) -> Array | Tensor:
         """Logits (..., n, V) after each of n tokens (..., n) that follow those in `state`, which grows by them.
 
         Masks and biases are the rows of these tokens: (..., n, earlier + n) of the target, (..., n, M) of the memory.
@@ -182,12 +178,7 @@ class Transformer(Module):
         """
         places = np.arange(np.shape(target)[-1]) + state.length
         x = self._embedded(self.target_embedding, target, places, None)
-        masks: dict[str, Any] = {
-            "mask": target_pair_mask,
-            "memory_mask": _joined("memory", state.memory_mask, memory_mask, per_head),
-        }
-        biases: dict[str, Any] = {"bias": target_bias, "memory_bias": memory_bias}
-        return self.logits(self.decoder.extend(x, state.layers, **masks, **biases, per_head=per_head))
+        return self.logits(self.decoder.extend(x, state.layers, **self._of_pairs(None, state.memory_mask, **options)))
 
     def _embedded(self, embedding, tokens, places, rng):
         x = embedding(tokens)  # (..., N, D)

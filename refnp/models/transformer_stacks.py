@@ -13,8 +13,6 @@ Transcription: tests/transcriptions/transformer.py.
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.masked_reductions import full_mask
@@ -90,19 +88,10 @@ class Encoder(Stack):
 
     kind = EncoderLayer
 
-    def __call__(
-        self,
-        x: Array | Tensor,
-        *,
-        mask: ArrayLike | None = None,
-        bias: ArrayLike | None = None,
-        per_head: bool = False,
-        places: ArrayLike | None = None,
-        rng: np.random.Generator | None = None,
-        weights: list | None = None,
-    ) -> Array | Tensor:
+    @options_of(EncoderLayer.__call__, without=("key_places", "cache"))
+    def __call__(self, x: Array | Tensor, **options: Any) -> Array | Tensor:
         for layer in self.layers:
-            x = layer(x, mask=mask, bias=bias, per_head=per_head, places=places, rng=rng, weights=weights)
+            x = layer(x, **options)
         return self.finished(x)
 
 
@@ -149,16 +138,15 @@ class Decoder(Stack):
         """The state of every layer before the first token.   Raises RuntimeError outside no_grad."""
         return [layer.start(memory) for layer in self.layers]
 
+    @options_of(DecoderLayer.extend, without=("rng", "weights"))
     def extend(
         self,
         x: Array | Tensor,
         states: list[LayerState],
         *,
         mask: ArrayLike | None = None,
-        memory_mask: ArrayLike | None = None,
-        bias: ArrayLike | None = None,
-        memory_bias: ArrayLike | None = None,
         per_head: bool = False,
+        **options: Any,
     ) -> Array | Tensor:
         """The output for tokens x (..., n, D) that follow those in `states`, which grow by them.
 
@@ -170,10 +158,9 @@ class Decoder(Stack):
             raise ValueError(
                 f"Decoder: {earlier} tokens attend to those that come now, as causal is False; pass all tokens at once"
             )
-        options: dict[str, Any] = {"memory_mask": memory_mask, "bias": bias, "memory_bias": memory_bias}
         mask = self._hidden(x, mask, earlier, per_head)  # (..., n, earlier + n)
         for layer, state in zip(self.layers, states, strict=True):
-            x = layer.extend(x, state, mask=mask, **options, per_head=per_head)
+            x = layer.extend(x, state, mask=mask, per_head=per_head, **options)
         return self.finished(x)
 
     def _hidden(self, x: Array | Tensor, mask: ArrayLike | None, earlier: int, per_head: bool) -> Array | None:
@@ -198,6 +185,7 @@ class EncoderDecoder(Module):
     def __init__(self, encoder: Encoder, decoder: Decoder):
         self.encoder, self.decoder = encoder, decoder
 
+    @options_of(Decoder.__call__, without=("mask", "bias", "weights"))
     def __call__(
         self,
         source: Array | Tensor,
@@ -205,14 +193,10 @@ class EncoderDecoder(Module):
         *,
         source_mask: ArrayLike | None = None,
         target_mask: ArrayLike | None = None,
-        memory_mask: ArrayLike | None = None,
         source_bias: ArrayLike | None = None,
         target_bias: ArrayLike | None = None,
-        memory_bias: ArrayLike | None = None,
-        per_head: bool = False,
-        rng: np.random.Generator | None = None,
+        **options: Any,
     ) -> Array | Tensor:
-        options: dict[str, Any] = {"per_head": per_head, "rng": rng}
-        memory = self.encoder(source, mask=source_mask, bias=source_bias, **options)
-        masks: dict[str, Any] = {"mask": target_mask, "memory_mask": memory_mask}
-        return self.decoder(target, memory, **masks, bias=target_bias, memory_bias=memory_bias, **options)
+        of_both = {name: options[name] for name in ("per_head", "rng") if name in options}
+        memory = self.encoder(source, mask=source_mask, bias=source_bias, **of_both)
+        return self.decoder(target, memory, mask=target_mask, bias=target_bias, **options)
