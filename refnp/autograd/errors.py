@@ -90,7 +90,12 @@ def explain(function: Callable, arguments: tuple, options: dict, error: Exceptio
 
     It does nothing if the error begins with a name, or is a mistake inside and of no argument.
     """
-    if NAMED.match(str(error)) or str(error).startswith(f"{function.__qualname__}()"):
+    if str(error).startswith(f"{function.__qualname__}()"):
+        if function.__name__ == "__init__":  # of a class that this one is derived from
+            own = f"{type(arguments[0]).__qualname__}.__init__"
+            raise TypeError(str(error).replace(function.__qualname__, own, 1)) from None
+        return
+    if NAMED.match(str(error)):
         return
     signature, name = inspect.signature(function), function.__name__
     if next(iter(signature.parameters), "") == "self":

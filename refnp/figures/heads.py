@@ -13,6 +13,7 @@ from refnp.autograd.tensor import Array, ArrayLike
 from refnp.figures.canvas import Drawn, canvas
 from refnp.figures.shapes import SENTENCE, TRANSLATION, arrow, rectangle, watch
 from refnp.figures.trained import translator
+from refnp.layers.module import options_of
 from refnp.layers.multi_head import MultiHeadAttention, split_heads
 from refnp.tasks.words import START, tokenize
 
@@ -66,33 +67,16 @@ def draw(
     return Drawn(figure, numbers | {name: str(shape) for name, shape in shapes.items()})
 
 
+WIDTHS = ("head_features", "head_value_features", "key_width", "value_width")
+
+
+@options_of(MultiHeadAttention, only=("key_heads", *WIDTHS, "similarity"))
 def draw_sizes(
-    *,
-    batch: int = 1,
-    queries: int = 5,
-    keys: int = 4,
-    features: int = 96,
-    heads: int = 4,
-    key_heads: int | None = None,
-    head_features: int | None = None,
-    head_value_features: int | None = None,
-    key_width: int | None = None,
-    value_width: int | None = None,
-    similarity: str = "scaled_dot",
+    *, batch: int = 1, queries: int = 5, keys: int = 4, features: int = 96, heads: int = 4, **options: Any
 ) -> Drawn:
     """The picture of a `MultiHeadAttention` with these options, and of so many queries and keys."""
     rng = np.random.default_rng(0)
-    module = MultiHeadAttention(
-        features,
-        heads,
-        key_heads=key_heads,
-        head_features=head_features,
-        head_value_features=head_value_features,
-        key_width=key_width,
-        value_width=value_width,
-        similarity=similarity,
-        rng=rng,
-    )
+    module = MultiHeadAttention(features, heads, **options, rng=rng)
     return draw(module, *(rng.normal(size=(batch, count, features)) for count in (queries, keys)))
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from refnp.autograd.tensor import Array, ArrayLike
 from refnp.figures.canvas import Drawn, canvas
 from refnp.figures.trained import translator
-from refnp.layers.module import Module
+from refnp.layers.module import Module, options_of
 from refnp.models.transformer import Transformer
 from refnp.tasks.words import START, tokenize
 
@@ -218,29 +218,24 @@ def draw(
     return Drawn(figure, numbers)
 
 
+@options_of(Transformer, only=("features", "heads", "hidden", "encoder_layers", "decoder_layers", "norm", "causal"))
 def draw_sizes(
     *,
     batch: int = 1,
     source_tokens: int = 10,
     target_tokens: int = 12,
     vocabulary: int = 37000,
-    features: int = 512,
-    heads: int = 8,
-    hidden: int = 2048,
-    encoder_layers: int = 6,
-    decoder_layers: int = 6,
-    norm: str = "post",
     tied: str = "all",
-    causal: bool = True,
+    **options: Any,
 ) -> Drawn:
     """The picture of a Transformer of these sizes; those of Vaswani et al. (2017) if not given.
 
     Layers are alike: one of each stack is made and called, and its parameters are counted as often as there are layers.
     """
-    sizes: dict[str, Any] = {"features": features, "heads": heads, "hidden": hidden, "norm": norm, "tied": tied}
-    rng, layers = np.random.default_rng(0), (encoder_layers, decoder_layers)
-    one: dict[str, Any] = {"encoder_layers": min(encoder_layers, 1), "decoder_layers": min(decoder_layers, 1)}
-    model = Transformer(vocabulary, vocabulary, **sizes, **one, causal=causal, rng=rng).astype(np.float32)
+    names = "encoder_layers", "decoder_layers"
+    rng, layers = np.random.default_rng(0), tuple(options.get(name, 6) for name in names)
+    options |= {name: min(count, 1) for name, count in zip(names, layers, strict=True)}
+    model = Transformer(vocabulary, vocabulary, tied=tied, **options, rng=rng).astype(np.float32)
     source, target = (np.zeros((batch, count), int) for count in (source_tokens, target_tokens))
     return draw(model, source, target, layers=layers)
 

@@ -12,7 +12,7 @@ import contextlib
 import contextvars
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +25,7 @@ from refnp.autograd.primitives import is_own, raw
 from refnp.autograd.tensor import Call, is_recording, off_tape
 from refnp.autograd.trees import leaves_of
 
+VARIABLE = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD  # *sizes, **options
 _on_tape = contextvars.ContextVar("on_tape", default=False)
 
 
@@ -66,27 +67,33 @@ def arrays_in_arrays_out(method: Callable) -> Callable:
     return call
 
 
-def options_of(*parts: Callable, without: tuple[str, ...] = ()) -> Callable[[F], F]:
-    """A constructor whose `**options` go to parts of the module: it takes those of the parts, but some.
+def options_of(*parts: Callable, without: Sequence[str] = (), only: Sequence[str] = ()) -> Callable[[F], F]:
+    """A constructor whose `**options` go to parts of the module: it takes those of the parts, but some, or only some.
 
-    So does a class method that makes a module, or a method that hands options on. Its other options, if there is no
+    So does a class method that makes a module, or a function that hands options on. Its other options, if there is no
     part, are those of a subclass alone.
     """
 
     def marked(function: F) -> F:
-        function.parts, function.without = parts, without  # type: ignore[attr-defined]
+        function.of_parts = [  # type: ignore[attr-defined]
+            p
+            for part in parts
+            for p in inspect.signature(part).parameters.values()
+            if _is_option(p) and (p.name in only if only else p.name not in without)
+        ]
         if function.__name__ == "__init__":
             return function
         function.__signature__ = _signature([function])  # type: ignore[attr-defined]
+        takes = function.__signature__.parameters  # type: ignore[attr-defined]
 
         @functools.wraps(function)
         def call(*arguments: Any, **options: Any) -> Any:
-            for name in without:
-                if name in options:
+            for name in options:
+                if name not in takes:
                     raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument {name!r}")
             return function(*arguments, **options)
 
-        return call if without else function  # type: ignore[return-value]
+        return call if without or only else function  # type: ignore[return-value]
 
     return marked
 
@@ -97,19 +104,19 @@ def taken(part: Callable, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _signature(functions: list[Callable]) -> inspect.Signature:
-    """What the first takes: where a function has `**options`, those of the next one, or of a part, as well."""
-    taken: list[inspect.Parameter] = []
+    """What the first takes: where a function has `**options` or `*sizes`, those of the next one, or of parts, too."""
+    found: list[inspect.Parameter] = []
+    options = positions = True
     for function in functions:
         own = [*inspect.signature(function).parameters.values()]
-        taken += own if function is functions[0] else filter(_is_option, own)
-        for part in getattr(function, "parts", ()):
-            of_part = inspect.signature(part).parameters.values()
-            taken += [p for p in of_part if _is_option(p) and p.name not in function.without]  # type: ignore[attr-defined]
-        if own[-1].kind is not inspect.Parameter.VAR_KEYWORD:
-            break
-    first = {p.name: p for p in reversed(taken) if p.kind is not p.VAR_KEYWORD}  # of two with one name, the first
-    in_order = [first.pop(p.name) for p in taken if p.name in first]
-    return inspect.Signature(sorted(in_order, key=lambda p: (p.kind, _is_option(p) and p.default is p.empty)))
+        found += [p for p in own if (options if _is_option(p) else positions)]
+        found += getattr(function, "of_parts", ())
+        kinds = {p.kind for p in own}
+        options, positions = options and VARIABLE[1] in kinds, positions and VARIABLE[0] in kinds
+    first = {p.name: p for p in reversed(found) if p.kind not in VARIABLE}  # of two with one name, the first
+    in_order = [first.pop(p.name) for p in found if p.name in first]
+    in_order.sort(key=lambda p: (p.kind, _is_option(p) and p.default is p.empty))
+    return inspect.Signature(in_order, return_annotation=inspect.signature(functions[0]).return_annotation)
 
 
 def _of_constructors(cls: type) -> inspect.Signature:

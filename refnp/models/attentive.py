@@ -134,33 +134,31 @@ class Attentive(NeuralProcess):
 
     def __init__(
         self,
-        dx: int = 1,
-        dy: int = 1,
-        *,
+        *sizes: int,
         hidden: int = 128,
         heads: int = 8,
+        activation: Callable = relu,
+        scaling: str = "head",
         depth: int = 4,
+        before: int | None = None,
         query_depth: int = 2,
         after: int = 2,
         decoder: int = 3,
-        scaling: str = "head",
-        activation: Callable = relu,
-        before: int | None = None,
         rng: np.random.Generator,
         **options: Any,
     ):
-        super().__init__(dx, dy, **options)
+        super().__init__(*sizes, **options)
         before = depth if before is None else before
         check_depths(type(self).__name__, depth=depth, before=before)
         check_positive_counts(type(self).__name__, query_depth=query_depth, after=after, decoder=decoder)
         like: dict[str, Any] = {"activation": activation, "rng": rng}
         self.cross_encoder = CrossEncoder(
-            dx, dy, hidden, heads, depth=depth, query_depth=query_depth, scaling=scaling, **like
+            self.dx, self.dy, hidden, heads, depth=depth, query_depth=query_depth, scaling=scaling, **like
         )
         block = AttentionBlock(hidden, heads, scaling=scaling, rng=rng)
-        of_set = partial(SetEncoder, dx + dy, hidden, before=before - 2, after=after, attention=block, **like)
-        last = [*[hidden] * (decoder - 1), 2 * dy]
-        self._add_vector(hidden, of_set, lambda features: MLP([hidden + features + dx, *last], **like))
+        of_set = partial(SetEncoder, self.dx + self.dy, hidden, before=before - 2, after=after, attention=block, **like)
+        last = [*[hidden] * (decoder - 1), 2 * self.dy]
+        self._add_vector(hidden, of_set, lambda features: MLP([hidden + features + self.dx, *last], **like))
 
 
 class CANP(Attentive, ByRepresentation):
@@ -237,9 +235,9 @@ class ANP(Attentive, LatentModel):
     ANP(floor=0.1, latent_floor=0.1, scaling="features") is the baseline of TNP-pytorch.
     """
 
-    def __init__(self, dx: int = 1, dy: int = 1, *, latent: int = 128, **options: Any):
+    def __init__(self, *sizes: int, latent: int = 128, **options: Any):
         self.width = latent
-        super().__init__(dx, dy, **options)
+        super().__init__(*sizes, **options)
 
     def _add_vector(self, hidden: int, set_encoder: Callable, decoder: Callable) -> None:
         self.latent_encoder, self.decoder = set_encoder(2 * self.width), decoder(self.width)

@@ -27,7 +27,7 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.autograd.tensor import Array, Tensor
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import Linear
 from refnp.layers.mixture import Mixture
@@ -58,9 +58,7 @@ class Bootstrapping(ByRepresentation):
 
     def __init__(
         self,
-        dx: int = 1,
-        dy: int = 1,
-        *,
+        *sizes: int,
         samples: int = 16,
         loss_samples: int = 4,
         objective: str = "targets",
@@ -68,22 +66,22 @@ class Bootstrapping(ByRepresentation):
         rng: np.random.Generator,
         **options: Any,
     ):
-        super().__init__(dx, dy, rng=rng, **options)  # type: ignore[call-arg]  # CNP or CANP
+        super().__init__(*sizes, rng=rng, **options)  # type: ignore[call-arg]  # CNP or CANP
         name = type(self).__name__
         check_positive_counts(name, samples=samples, loss_samples=loss_samples)
         if objective not in OBJECTIVES:
             raise ValueError(f"{name}: objective is {objective!r}; use 'targets' or 'tnp_pytorch'")
         features, hidden = self.decoder.layers[0].weight.shape  # of [r, x]
-        self.adaptation = Linear(features - dx, hidden, bias=False, rng=rng)
+        self.adaptation = Linear(features - self.dx, hidden, bias=False, rng=rng)
         self.samples, self.loss_samples, self.objective = samples, loss_samples, objective
         self.constant_places = constant_places
 
-    def __call__(
+    def _predicted(  # type: ignore[override]  # a mixture where the model has one normal
         self,
-        context_x: ArrayLike,
-        context_y: ArrayLike,
-        target_x: ArrayLike,
-        context_mask: ArrayLike | None = None,
+        context_x: Array | Tensor,
+        context_y: Array | Tensor,
+        mask: np.ndarray,
+        target_x: Array | Tensor,
         *,
         samples: int | None = None,
         rng: np.random.Generator | None = None,
@@ -93,7 +91,6 @@ class Bootstrapping(ByRepresentation):
 
         `draws` are the two draws themselves, in place of `rng`: see `resampling`.
         """
-        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         draws = self.drawn(mask, self.samples if samples is None else samples, rng, draws)
         return Mixture(self.predictions(context_x, context_y, mask, target_x, draws)[1], together=1)
 
@@ -122,7 +119,7 @@ class Bootstrapping(ByRepresentation):
         self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
     ) -> Normal:
         """The prediction without a bootstrap, (B, N, dy), for sets as `self.sets` returns them."""
-        return self._predicted(context_x, context_y, mask, target_x)
+        return super()._predicted(context_x, context_y, mask, target_x)
 
     def predictions(
         self,

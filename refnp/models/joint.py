@@ -63,16 +63,15 @@ class Autoregressive(NeuralProcess):
         super().__init__(model.dx, model.dy)
         self.model = model
 
-    def __call__(
+    def _predicted(
         self,
-        context_x: ArrayLike,
-        context_y: ArrayLike,
-        target_x: ArrayLike,
-        context_mask: ArrayLike | None = None,
+        context_x: Array | Tensor,
+        context_y: Array | Tensor,
+        mask: np.ndarray,
+        target_x: Array | Tensor,
         *,
         orders: ArrayLike | None = None,
     ) -> "ChainRule":
-        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         return ChainRule(OneByOne(self.model, context_x, context_y, mask), target_x, orders=orders)
 
     def targets(self, task: "Task") -> tuple[Array | Tensor, Array | Tensor, Array]:

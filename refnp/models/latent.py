@@ -88,8 +88,8 @@ class LatentModel(NeuralProcess):
 
     def __init__(
         self,
-        dx: int,
-        dy: int,
+        dx: int = 1,
+        dy: int = 1,
         *,
         floor: float = 0.0,
         latent_floor: float = 0.0,
@@ -118,12 +118,12 @@ class LatentModel(NeuralProcess):
         """What the decoder is given for each target beside z and x, (B, N, F); None here."""
         return None
 
-    def __call__(
+    def _predicted(
         self,
-        context_x: ArrayLike,
-        context_y: ArrayLike,
-        target_x: ArrayLike,
-        context_mask: ArrayLike | None = None,
+        context_x: Array | Tensor,
+        context_y: Array | Tensor,
+        mask: np.ndarray,
+        target_x: Array | Tensor,
         *,
         samples: int | None = None,
         rng: np.random.Generator | None = None,
@@ -133,7 +133,6 @@ class LatentModel(NeuralProcess):
 
         `epsilon` (S, B, L) is the noise of S draws, in place of `rng`; see `draws`.
         """
-        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         z = self.draws(self.latent(context_x, context_y, mask), self.samples, rng, epsilon, given=samples)  # (S, B, L)
         return Mixture(self.decoder_at(context_x, context_y, mask, target_x)(z), together=2)
 
@@ -301,10 +300,10 @@ class LatentNP(Pooled, LatentModel):
     no ρ: r is the mean of φ, and so are m and s of z.
     """
 
-    def __init__(self, dx: int = 1, dy: int = 1, *, latent: int = 128, deterministic: bool = False, **options: Any):
+    def __init__(self, *sizes: int, latent: int = 128, deterministic: bool = False, **options: Any):
         check_positive_counts(type(self).__name__, latent=latent)
         self.width, self.deterministic = latent, deterministic
-        super().__init__(dx, dy, **options)
+        super().__init__(*sizes, **options)
 
     def _add_vectors(self, hidden: int, set_encoder: Callable, decoder: Callable) -> None:
         self.encoder = set_encoder(hidden) if self.deterministic else None

@@ -33,7 +33,7 @@ from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.mixture import Mixture
-from refnp.layers.module import Module, on_tape
+from refnp.layers.module import Module, on_tape, options_of
 from refnp.layers.multivariate_normal import MultivariateNormal
 from refnp.models.chain_rule import ChainRule, OneByOne
 from refnp.models.checks import (
@@ -56,11 +56,30 @@ def nothing(model: Any, *sets: Any) -> Any:
     raise TypeError(f"{type(model).__name__} has no __call__; a model must define what it computes")
 
 
+def called(predicted: Callable) -> Callable:
+    """The `__call__` of a model: it checks the sets, and hands them to `_predicted` with the options of this."""
+
+    @options_of(predicted)
+    def __call__(
+        self,
+        context_x: ArrayLike,
+        context_y: ArrayLike,
+        target_x: ArrayLike,
+        context_mask: ArrayLike | None = None,
+        **options: Any,
+    ) -> Any:
+        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
+        return self._predicted(context_x, context_y, mask, target_x, **options)
+
+    __call__.__doc__ = predicted.__doc__
+    return __call__
+
+
 class NeuralProcess(Module):
     """Base of the models: what they accept, the loss they are trained with, and what they say of a task.
 
     A subclass calls `super().__init__(dx, dy)`, and computes in `_predicted` with the arrays that `self.sets` returns:
-    context, mask and targets. One that is called with more has a `__call__` of its own.
+    context, mask and targets; what options `_predicted` has besides are options of the call.
 
     dx, dy: the sizes of x and of y.
     `joint_loss` says whether its answer is a distribution of all targets together, and its loss a joint likelihood or a
@@ -71,17 +90,17 @@ class NeuralProcess(Module):
     joint_loss = False
     objective = "targets"
     _predicted: Callable = nothing
+    __call__ = called(nothing)
+
+    def __init_subclass__(cls) -> None:
+        if "_predicted" in vars(cls):
+            cls.__call__ = called(cls._predicted)  # type: ignore[method-assign]
+        super().__init_subclass__()
 
     def __init__(self, dx: int = 1, dy: int = 1):
         if dx < 1 or dy < 1:
             raise ValueError(f"{type(self).__name__}: dx {dx} and dy {dy}, the inputs and outputs, must be positive")
         self.dx, self.dy = dx, dy
-
-    def __call__(
-        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
-    ) -> Any:
-        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
-        return self._predicted(context_x, context_y, mask, target_x)
 
     def sets(
         self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
@@ -250,24 +269,22 @@ class Pooled(NeuralProcess):
 
     def __init__(
         self,
-        dx: int = 1,
-        dy: int = 1,
-        *,
+        *sizes: int,
         hidden: int = 128,
+        activation: Callable = relu,
         before: int = 4,
         after: int = 2,
         decoder: int = 3,
-        activation: Callable = relu,
         pooling: str = "mean",
         rng: np.random.Generator,
         **options: Any,
     ):
-        super().__init__(dx, dy, **options)
+        super().__init__(*sizes, **options)
         check_positive_counts(type(self).__name__, before=before, decoder=decoder)
         like: dict[str, Any] = {"activation": activation, "rng": rng}
-        of_set = partial(SetEncoder, dx + dy, hidden, before=before, after=after, pooling=pooling, **like)
-        last = [*[hidden] * (decoder - 1), 2 * dy]
-        self._add_vectors(hidden, of_set, lambda features: MLP([features + dx, *last], **like))
+        of_set = partial(SetEncoder, self.dx + self.dy, hidden, before=before, after=after, pooling=pooling, **like)
+        last = [*[hidden] * (decoder - 1), 2 * self.dy]
+        self._add_vectors(hidden, of_set, lambda features: MLP([features + self.dx, *last], **like))
 
 
 class CNP(Pooled, ByRepresentation):
@@ -284,10 +301,10 @@ class CNP(Pooled, ByRepresentation):
     boolean.
     """
 
-    def __init__(self, dx: int = 1, dy: int = 1, *, encoders: int = 1, **options: Any):
+    def __init__(self, *sizes: int, encoders: int = 1, **options: Any):
         check_positive_counts(type(self).__name__, encoders=encoders)
         self.count = encoders
-        super().__init__(dx, dy, **options)
+        super().__init__(*sizes, **options)
 
     def _add_vectors(self, hidden: int, set_encoder: Callable, decoder: Callable) -> None:
         self.encoders = [set_encoder(hidden) for _ in range(self.count)]

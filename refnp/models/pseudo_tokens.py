@@ -83,9 +83,7 @@ class PseudoTokens(TokenModel):
 
     def __init__(
         self,
-        dx: int,
-        dy: int,
-        *,
+        *sizes: int,
         pseudo_tokens: int = 32,
         form: str = "induced",
         norm: str = "pre",
@@ -93,16 +91,16 @@ class PseudoTokens(TokenModel):
         rng: np.random.Generator,
         **options: Any,
     ):
-        super().__init__(dx, dy, **options)
+        super().__init__(*sizes, **options)
         name = type(self).__name__
         if form not in FORMS:
             raise ValueError(f"{name}: form is {form!r}; use 'induced' or 'perceiver'")
         check_positive_counts(name, pseudo_tokens=pseudo_tokens)
-        self.pseudo_tokens = Parameter(rng.normal(size=(pseudo_tokens, self.sizes[0])))
+        self.pseudo_tokens = Parameter(rng.normal(size=(pseudo_tokens, self.layer_sizes[0])))
         if self.spread is not None:
-            self.pseudo_places = Parameter(self.spread * rng.normal(size=(pseudo_tokens, dx)))
-        of_x = dx if self.spread is None else 0
-        self.embedder = MLP([of_x + dy + 1, *self.embedding_widths], rng=rng)
+            self.pseudo_places = Parameter(self.spread * rng.normal(size=(pseudo_tokens, self.dx)))
+        of_x = self.dx if self.spread is None else 0
+        self.embedder = MLP([of_x + self.dy + 1, *self.embedding_widths], rng=rng)
         make = partial(self.part, norm=norm, rng=rng)
         self.layers = [PseudoLayer(make, form, i == self.depth - 1, last_spread) for i in range(self.depth)]
 
@@ -116,12 +114,12 @@ class PseudoTNP(ReadOff, PseudoTokens):
     Options: those of `PseudoTokens` and of `ReadOff`.
     """
 
-    def __init__(self, dx: int = 1, dy: int = 1, *, embedding_depth: int = 4, **options: Any):
-        super().__init__(dx, dy, embedding_depth=embedding_depth, **options)
+    def __init__(self, *sizes: int, embedding_depth: int = 4, **options: Any):
+        super().__init__(*sizes, embedding_depth=embedding_depth, **options)
 
     def part(self, *, moves: bool, **options: Any) -> EncoderLayer:
         """A layer of tokens that have no places."""
-        return EncoderLayer(*self.sizes, **options)
+        return EncoderLayer(*self.layer_sizes, **options)
 
     def _predicted(
         self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
@@ -158,9 +156,7 @@ class PseudoTETNP(ReadOff, PseudoTokens):
 
     def __init__(
         self,
-        dx: int = 1,
-        dy: int = 1,
-        *,
+        *sizes: int,
         spread: float = 1.0,
         kernel: Sequence[int] = (32, 32),
         length_scale: float = 0.1,
@@ -171,12 +167,12 @@ class PseudoTETNP(ReadOff, PseudoTokens):
         if not 0 <= spread < np.inf:
             raise ValueError(f"PseudoTETNP: spread is {spread}; it must be finite and not negative, in units of x")
         self.spread, self.moves = spread, moves
-        self.of_pairs: dict[str, Any] = {"dx": dx, "kernel": kernel, "length_scale": length_scale, "movement": movement}
-        super().__init__(dx, dy, **options)
+        self.of_pairs: dict[str, Any] = {"kernel": kernel, "length_scale": length_scale, "movement": movement}
+        super().__init__(*sizes, **options)
 
     def part(self, *, moves: bool, **options: Any) -> TranslationLayer:
         """A layer of tokens that have places."""
-        return TranslationLayer(*self.sizes, moves=moves and self.moves, **self.of_pairs, **options)
+        return TranslationLayer(*self.layer_sizes, moves=moves and self.moves, dx=self.dx, **(self.of_pairs | options))
 
     def _predicted(
         self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor

@@ -87,19 +87,17 @@ class TranslationTokens(TokenModel):
     @options_of(TranslationLayer, without=("dx",))
     def __init__(
         self,
-        dx: int = 1,
-        dy: int = 1,
-        *,
+        *sizes: int,
         moves: bool = False,
         untied: bool = False,
         updated: bool = False,
         rng: np.random.Generator,
         **options: Any,
     ):
-        super().__init__(dx, dy, **taken(TokenModel, options))
-        self.embedder = MLP([dy + 1, *self.embedding_widths], rng=rng)
-        options |= {"dx": dx, "rng": rng}
-        layer = lambda moving: TranslationLayer(*self.sizes, moves=moves and moving, **options)
+        super().__init__(*sizes, **taken(TokenModel, options))
+        self.embedder = MLP([self.dy + 1, *self.embedding_widths], rng=rng)
+        options |= {"dx": self.dx, "rng": rng}
+        layer = lambda moving: TranslationLayer(*self.layer_sizes, moves=moves and moving, **options)
         self.add_layers(layer, untied, updated)
 
 

@@ -157,7 +157,7 @@ class TokenModel(NeuralProcess):
         super().__init__(dx, dy)
         check_positive_counts(type(self).__name__, layers=layers, embedding_depth=embedding_depth)
         check_flagged(type(self).__name__, flagged)
-        self.sizes, self.depth, self.flagged = (features, heads, hidden), layers, flagged
+        self.layer_sizes, self.depth, self.flagged = (features, heads, hidden), layers, flagged
         self.embedding_widths = [features] * embedding_depth
 
     def add_layers(self, layer: Callable, untied: bool, updated: bool) -> None:
@@ -185,9 +185,7 @@ class TNP(TokenModel):
 
     def __init__(
         self,
-        dx: int = 1,
-        dy: int = 1,
-        *,
+        *sizes: int,
         layers: int = 6,
         embedding_depth: int = 4,
         flag: bool = False,
@@ -197,10 +195,10 @@ class TNP(TokenModel):
         rng: np.random.Generator,
         **options: Any,
     ):
-        super().__init__(dx, dy, layers=layers, embedding_depth=embedding_depth, **options)
+        super().__init__(*sizes, layers=layers, embedding_depth=embedding_depth, **options)
         self.flag, self.norm = flag, norm
-        self.embedder = MLP([dx + dy + flag, *self.embedding_widths], rng=rng)
-        self.add_layers(lambda _: EncoderLayer(*self.sizes, norm=norm, rng=rng), untied, updated)
+        self.embedder = MLP([self.dx + self.dy + flag, *self.embedding_widths], rng=rng)
+        self.add_layers(lambda _: EncoderLayer(*self.layer_sizes, norm=norm, rng=rng), untied, updated)
 
     def attention_mask(self, contexts: int, targets: int) -> np.ndarray:
         """Who may attend to whom, among the tokens of M context points and N targets: `diagonal_mask`, (M+N, M+N)."""
@@ -273,25 +271,23 @@ class ReadOff(NeuralProcess):
     Other options: those of the model that the tokens are of, a `TokenModel`.
     """
 
-    sizes: tuple[int, int, int]
+    layer_sizes: tuple[int, int, int]
 
     def __init__(
         self,
-        dx: int = 1,
-        dy: int = 1,
-        *,
+        *sizes: int,
         floor: float = 0.0,
         deviation: str = "published",
         predictor_depth: int = 2,
         rng: np.random.Generator,
         **options: Any,
     ):
-        super().__init__(dx, dy, rng=rng, **options)  # type: ignore[call-arg]  # a TokenModel
+        super().__init__(*sizes, rng=rng, **options)  # type: ignore[call-arg]  # a TokenModel
         check_positive_counts(type(self).__name__, predictor_depth=predictor_depth)
         check_floor(type(self).__name__, floor)
         check_deviation(type(self).__name__, deviation, ("published", *DEVIATIONS))
-        features, _, hidden = self.sizes
-        self.predictor = MLP([features, *[hidden] * (predictor_depth - 1), 2 * dy], rng=rng)
+        features, _, hidden = self.layer_sizes
+        self.predictor = MLP([features, *[hidden] * (predictor_depth - 1), 2 * self.dy], rng=rng)
         self.floor, self.deviation = floor, deviation
 
     def read_off(self, z: Array | Tensor) -> Normal:
@@ -435,9 +431,7 @@ class TNPND(JointNormal, TNP):
 
     def __init__(
         self,
-        dx: int = 1,
-        dy: int = 1,
-        *,
+        *sizes: int,
         target_layers: int = 2,
         rank: int = 20,
         covariance: str = "low_rank",
@@ -456,16 +450,16 @@ class TNPND(JointNormal, TNP):
             raise ValueError(f"TNPND: rank {rank} must be positive, target_layers {target_layers} not negative")
         depths = {"mean_depth": mean_depth, "projector_depth": projector_depth, "diagonal_depth": diagonal_depth}
         check_positive_counts("TNPND", **depths)
-        super().__init__(dx, dy, rng=rng, **options)
-        features, _, hidden = self.sizes
-        self.mean = MLP([features, *[hidden] * (mean_depth - 1), dy], rng=rng)
-        self.target_layers = [EncoderLayer(*self.sizes, norm=self.norm, rng=rng) for _ in range(target_layers)]
-        self.projector = MLP([features, *[hidden] * (projector_depth - 1), rank * dy], rng=rng)
+        super().__init__(*sizes, rng=rng, **options)
+        features, _, hidden = self.layer_sizes
+        self.mean = MLP([features, *[hidden] * (mean_depth - 1), self.dy], rng=rng)
+        self.target_layers = [EncoderLayer(*self.layer_sizes, norm=self.norm, rng=rng) for _ in range(target_layers)]
+        self.projector = MLP([features, *[hidden] * (projector_depth - 1), rank * self.dy], rng=rng)
         low_rank = covariance == "low_rank"
-        self.diagonal = MLP([features, *[hidden] * (diagonal_depth - 1), dy], rng=rng) if low_rank else None
+        self.diagonal = MLP([features, *[hidden] * (diagonal_depth - 1), self.dy], rng=rng) if low_rank else None
         self.rank, self.floor = rank, floor
 
-    def __call__(  # type: ignore[override]  # places are arrays already
+    def __call__(
         self,
         context_x: ArrayLike,
         context_y: ArrayLike,
