@@ -16,7 +16,7 @@ from refnp.layers.module import Module
 from refnp.numbers.arithmetic import arithmetic
 from refnp.numbers.rounding import exact, tolerance
 from refnp.tasks.task import Task
-from tests.helpers import assert_within, normal
+from tests.helpers import assert_same_bits, assert_within, normal
 
 few = st.one_of(st.integers(1, 4), st.integers(0, 4))
 FORMS = [  # of layers, by options of the models
@@ -63,6 +63,26 @@ def rounded(function: Callable, *arguments: Any, judged: Any = None, **options: 
         return function(*(exactly(value, judged) for value in arguments), **options)
 
 
+def on_grid(model, grid, *arrays, judged: Any = None):
+    """What a ConvCNP or ConvGNP says on a grid, its mean and so on, in numbers that carry their rounding error.
+
+    Arrays may be such numbers already, or tuples of several context sets.
+    """
+    with np.errstate(invalid="ignore"):
+        return parts(model(*(exactly(value, judged) for value in arrays), grid=grid))
+
+
+def parts(answer):
+    """Mean, factor if there is one, and standard deviation."""
+    return [raw(getattr(answer, name)) for name in ("mean", "factor", "std") if hasattr(answer, name)]
+
+
+def assert_same(one, other):
+    """Two answers, to the bit."""
+    for a, b in zip(parts(one), parts(other), strict=True):
+        assert_same_bits(a, b)
+
+
 def of_exact_parameters(module: Module) -> Module:
     """The module with parameters that carry their rounding error, themselves exact: for models that read words."""
     return module.bind({name: exact(value) for name, value in module.state_dict().items()})
@@ -74,6 +94,8 @@ def exactly(value: Any, judged: Any = None) -> Any:
         return Task(
             *(Tensor(exactly(raw(a), judged)) for pair in pairs for a in pair), value.context_mask, value.target_mask
         )
+    if isinstance(value, tuple):
+        return tuple(exactly(part, judged) for part in value)
     is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
     return exact(value, arithmetic(judged) if judged else None) if is_float else value
 

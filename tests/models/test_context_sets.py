@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.autograd.primitives import raw
 from refnp.layers.set_convolution import GridOptions
 from refnp.layers.unet import SimpleCNN, UNet
 from refnp.models.convcnp import ConvCNP, Encoding, Head
 from refnp.models.convgnp import ConvGNP
 from refnp.numbers.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, seeds
-from tests.models.convcnp_bounds import joint
+from tests.models.helpers import assert_same, on_grid, parts
 from tests.models.test_convcnp import DENSITY, generator
 from tests.transcriptions import convcnp as transcriptions
 
@@ -37,15 +36,6 @@ def drawn(seed, *, counts=(3, 2, 4), dtype=np.float64, width=1.0):
     return (x, y, tuple(rng.random((2, n)) < 0.7 for n in counts)), place(3)
 
 
-def parts(p):
-    return [raw(a) for a in ((p.mean, p.factor, p.std) if hasattr(p, "factor") else (p.mean, p.std))]
-
-
-def assert_same(p, q):
-    for a, b in zip(parts(p), parts(q), strict=True):
-        assert_same_bits(a, b)
-
-
 def several(parts_of_sets):
     """[(x, y, mask), …] from (xs, ys, masks)."""
     return list(zip(*parts_of_sets, strict=True))
@@ -62,7 +52,7 @@ def test_value_against_index_loops(seed, dtype, unet):
         model.state_dict(), lambda h, state: network(h, state, 2, **({} if unet else {"rectified": False})),
         grid.start, grid.lengths, DENSITY, several(contexts), t, 1, RANK, floor=1e-3,
     )  # fmt: skip
-    bounds = joint(model, grid, several(contexts), t)
+    bounds = on_grid(model, grid, x, y, t, mask)
     for value, reference, bound in zip(parts(model(x, y, t, mask)), right, bounds, strict=True):
         assert value.dtype == dtype
         assert_within(value, reference, tolerance(bound, dtype))
@@ -75,7 +65,8 @@ def test_points_of_each_set_have_no_order(seed):
     orders = [rng.permutation(a.shape[1]) for a in contexts[0]]
     permuted = [tuple(a[:, order] for a, order in zip(part, orders, strict=True)) for part in contexts]
     first, second = (model(x, y, t, mask) for x, y, mask in (contexts, permuted))
-    bounds = joint(model, model.grid(contexts[0], t, contexts[2]), several(contexts), t)
+    x, y, mask = contexts
+    bounds = on_grid(model, model.grid(x, t, mask), x, y, t, mask)
     for a, b, bound in zip(parts(first), parts(second), bounds, strict=True):
         assert_within(b, a, 2 * tolerance(bound, np.float64))
 

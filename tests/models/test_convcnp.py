@@ -14,12 +14,13 @@ from refnp.layers.activation import silu
 from refnp.layers.set_convolution import Grid, GridOptions, set_convolution
 from refnp.layers.unet import SimpleCNN, UNet
 from refnp.models.convcnp import ConvCNP, Encoding, Head
+from refnp.numbers.rounding import Rounded, tolerance
 from refnp.symmetry import Translate, invariant, search
 from refnp.tasks.task import Task
 from refnp.training import checkpoint
 from refnp.training.optimizers import Adam
 from tests.helpers import assert_same_bits, assert_within, seeds
-from tests.models.convcnp_bounds import predicted
+from tests.models.helpers import assert_same, on_grid, parts
 from tests.transcriptions import convcnp as transcriptions
 
 DENSITY = 4
@@ -72,17 +73,13 @@ def task_of(context_x, context_y, target_x, target_y, context_mask=None, target_
     )  # fmt: skip
 
 
-def answers(distribution):
-    return [np.asarray(getattr(a, "data", a)) for a in (distribution.mean, distribution.std)]
-
-
-def assert_same(one, other):
-    for a, b in zip(answers(one), answers(other), strict=True):
-        assert_same_bits(a, b)
+def bounds_of(model, grid, *arrays):
+    """How far mean and deviation may be off."""
+    return [tolerance(limit, arrays[1].dtype) for limit in on_grid(model, grid, *arrays)]
 
 
 def difference(one, other):
-    return max(np.abs(a - b).max() for a, b in zip(answers(one), answers(other), strict=True))
+    return max(np.abs(a - b).max() for a, b in zip(parts(one), parts(other), strict=True))
 
 
 # ---- the equations
@@ -100,7 +97,7 @@ def test_gordon_against_index_loops(dx, dy, seed, dtype, unet, masked):
     right = transcriptions.gordon(
         model.state_dict(), lambda h, state: network(h, state, 2), grid.start, grid.lengths, DENSITY, x, y, t, mask
     )
-    for value, reference, bound in zip(answers(result), right, predicted(model, grid, x, y, t, mask), strict=True):
+    for value, reference, bound in zip(parts(result), right, bounds_of(model, grid, x, y, t, mask), strict=True):
         assert value.dtype == dtype
         assert_within(value, reference, bound)
 
@@ -113,7 +110,7 @@ def test_bruinsma_against_index_loops(divide):
     right = transcriptions.neuralprocesses(
         model.state_dict(), 3, grid.start, grid.lengths, DENSITY, x, y, t, divide=divide
     )
-    for value, reference in zip(answers(model(x, y, t)), right, strict=True):
+    for value, reference in zip(parts(model(x, y, t)), right, strict=True):
         assert np.abs(value - reference).max() < 2**-40  # of numbers about 1; what is left to lose is a formula
 
 
@@ -132,7 +129,7 @@ def test_what_is_divided_by_a_density_near_epsilon():
 @pytest.mark.parametrize("floor", [0.0, 0.1])
 def test_deviation_and_floor(deviation, floor):
     values = np.array([[[0.3, -50.0]], [[0.2, 1.5]]])
-    mean, std = answers(Head(deviation=deviation, floor=floor).normal(values))
+    mean, std = parts(Head(deviation=deviation, floor=floor).normal(values))
     soft = np.log1p(np.exp([-50.0, 1.5]))
     right = {
         "softplus": floor + (1 - floor) * soft,
@@ -188,7 +185,7 @@ def test_float32_keeps_what_the_positions_have():
     x, y, t = sets(1)
     y = y.astype(np.float32)
     assert_same(model(x + 2**30, y, t + 2**30), model(x, y, t))
-    assert answers(model(x, y, t))[0].dtype == np.float32
+    assert parts(model(x, y, t))[0].dtype == np.float32
 
 
 @given(seeds, st.integers(-1000, 1000))
@@ -203,21 +200,21 @@ def test_any_spacing_up_to_the_rounding_of_positions(seed, blocks):
         return  # a point on the edge of a cell went over it
     size = 3 * (np.abs(x).max() + abs(by) + 1)  # roundings of x + t, of t, of the first place, in units of u
     for value, reference, bound in zip(
-        answers(moved), answers(model(x, y, t)), predicted(model, grid, x, y, t, positions=size), strict=True
+        parts(moved), parts(model(x, y, t)), bounds_of(model, grid, Rounded(x, size), y, Rounded(t, size)), strict=True
     ):
         assert_within(value, reference, 2 * bound)
 
 
 def test_a_u_net_does_not_respect_half_a_block_nor_one_place():
     model, (x, y, t) = strided(), sets(3)
-    bound = max(b.max() for b in predicted(model, model.grid(x, t), x, y, t))
-    for part in (1 / 2, 1 / 4, 1 / 8):
-        assert difference(model(x + part, y, t + part), model(x, y, t)) > 1000 * bound
+    bound = max(b.max() for b in bounds_of(model, model.grid(x, t), x, y, t))
+    for by in (1 / 2, 1 / 4, 1 / 8):
+        assert difference(model(x + by, y, t + by), model(x, y, t)) > 1000 * bound
 
 
 def test_a_plain_network_respects_each_place_but_not_half_of_one():
     model, (x, y, t) = plain(), sets(3)
-    bound = max(b.max() for b in predicted(model, model.grid(x, t), x, y, t))
+    bound = max(b.max() for b in bounds_of(model, model.grid(x, t), x, y, t))
     assert_same(model(x + 1 / 4, y, t + 1 / 4), model(x, y, t))
     assert difference(model(x + 1 / 8, y, t + 1 / 8), model(x, y, t)) > 1000 * bound
 
@@ -230,7 +227,7 @@ def test_the_search_for_counter_examples_agrees():
     model = strided()
 
     def f(context_x, context_y, target_x):
-        return answers(model(context_x, context_y, target_x))
+        return parts(model(context_x, context_y, target_x))
 
     for step, outcome in ((1, "holds"), (1 / 4, "fails")):
         claim = invariant(f, Translate(("context_x", "target_x"), step=step, reach=64))
@@ -247,16 +244,16 @@ def test_contexts_and_targets_have_no_order(seed, unet):
     x, y, t = sets(seed, contexts=5)
     rng = generator(seed)
     order, targets = rng.permutation(5), rng.permutation(3)
-    bounds = predicted(model, model.grid(x, t), x, y, t)
+    bounds = bounds_of(model, model.grid(x, t), x, y, t)
     for value, reference, bound in zip(
-        answers(model(x[:, order], y[:, order], t[:, targets])), answers(model(x, y, t)), bounds, strict=True
+        parts(model(x[:, order], y[:, order], t[:, targets])), parts(model(x, y, t)), bounds, strict=True
     ):
         assert_within(value, reference[:, targets], 2 * bound[:, targets])
     assert_same(model(x, y, t[:, targets]), _reordered(model(x, y, t), targets))
 
 
 def _reordered(distribution, order):
-    mean, std = answers(distribution)
+    mean, std = parts(distribution)
     return SimpleNamespace(mean=mean[:, order], std=std[:, order])
 
 
@@ -264,14 +261,14 @@ def test_a_point_given_twice_counts_twice():
     model, (x, y, t) = strided(divide=False), sets(2)
     twice = model(np.repeat(x, 2, 1), np.repeat(y, 2, 1), t)
     assert difference(twice, model(x, y, t)) > 1e-6
-    assert np.isfinite(answers(twice)).all()
+    assert np.isfinite(parts(twice)).all()
 
 
 def test_an_empty_context_in_any_form_gives_the_same_finite_predictions():
     for model in (plain(), strided(), strided(dx=2, dy=2)):
         x, y, t = sets(4, dx=model.dx, dy=model.dy)
         empty = model(x[:, :0], y[:, :0], t)
-        assert np.isfinite(answers(empty)).all()
+        assert np.isfinite(parts(empty)).all()
         hidden = np.full_like(x, np.nan), np.full_like(y, np.inf)
         assert_same(model(*hidden, t, np.zeros(x.shape[:2], bool)), empty)
         assert model(x, y, t[:, :0]).mean.shape == (2, 0, model.dy)
@@ -304,7 +301,7 @@ def test_hidden_targets_do_not_stretch_the_grid():
     model, (x, y, t) = strided(), sets(1)
     by, mask = 2**20, np.array([[True, False, True], [False, False, False]])
     far = model.loss(task_of(x + by, y, np.where(mask[..., None], t + by, np.nan), t * 0, None, mask))
-    few = answers(model(x[:1], y[:1], t[:1, [0, 2]]))
+    few = parts(model(x[:1], y[:1], t[:1, [0, 2]]))
     right = 0.5 * np.log(2 * np.pi) + np.log(few[1]) + (few[0] / few[1]) ** 2 / 2
     np.testing.assert_allclose(far.data, right.mean(), rtol=2**-45)
 
@@ -317,14 +314,14 @@ def test_targets_far_from_the_context_are_predicted_as_without_one(seed):
     grid = model.grid(x, t + 100, mask)
     far = model(x, y, t + 100)
     assert_same(far, model(x, y, t + 100, ~mask, grid=grid))
-    assert (answers(far)[1] > 0.1).all()
+    assert (parts(far)[1] > 0.1).all()
 
 
 def test_more_targets_further_out_change_little_but_something():
     """Grids have edges: a prediction depends on how far the others reach."""
     model, (x, y, t) = strided(), sets(2)
-    alone = answers(model(x, y, t))
-    together = answers(model(x, y, np.concatenate([t, np.full((2, 1, 1), 9.0)], 1)))
+    alone = parts(model(x, y, t))
+    together = parts(model(x, y, np.concatenate([t, np.full((2, 1, 1), 9.0)], 1)))
     assert 0 < max(np.abs(a - b[:, :3]).max() for a, b in zip(alone, together, strict=True)) < 0.5
 
 
@@ -374,7 +371,7 @@ def test_a_hundred_thousand_context_points_take_little_memory():
         result = model(x, np.sin(3 * x), x[:, :50])
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert np.isfinite(answers(result)).all()
+    assert np.isfinite(parts(result)).all()
     assert peak < 100e6
 
 

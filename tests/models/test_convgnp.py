@@ -13,7 +13,7 @@ from refnp.models.convgnp import ConvGNP
 from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
 from tests.helpers import assert_same_bits, assert_within, seeds
-from tests.models.convcnp_bounds import joint
+from tests.models.helpers import assert_same, on_grid, parts
 from tests.models.test_convcnp import DENSITY, generator, sets
 from tests.transcriptions import convcnp as transcriptions
 
@@ -30,15 +30,6 @@ def made(unet=True, *, dx=1, dy=1, dtype=np.float64, context_dy=None):
     )
     options = {"encoding": Encoding(channels=3), "grid": GridOptions(DENSITY), "head": HEAD, "rng": generator(2)}
     return ConvGNP(network, rank=RANK, dx=dx, dy=dy, context_dy=context_dy, **options).astype(dtype)
-
-
-def parts(p):
-    return [raw(a) for a in (p.mean, p.factor, p.std)]
-
-
-def assert_same(p, q):
-    for a, b in zip(parts(p), parts(q), strict=True):
-        assert_same_bits(a, b)
 
 
 def drawn_task(seed, *, masked=True, **options):
@@ -59,7 +50,7 @@ def test_value_against_index_loops(dx, dy, seed, dtype, unet, masked):
         model.state_dict(), lambda h, state: network(h, state, 2, **({} if unet else {"rectified": False})),
         grid.start, grid.lengths, DENSITY, [(x, y, mask)], t, dy, RANK, floor=1e-3,
     )  # fmt: skip
-    bounds = joint(model, grid, [(x, y, mask)], t)
+    bounds = on_grid(model, grid, x, y, t, mask)
     for value, reference, bound in zip(parts(model(x, y, t, mask)), right, bounds, strict=True):
         assert value.dtype == dtype
         assert_within(value, reference, tolerance(bound, dtype))
@@ -77,7 +68,7 @@ def test_a_shift_by_half_a_place_is_seen():
     for unet in (True, False):
         model, (x, y, t) = made(unet), sets(3)
         here, there = model(x, y, t), model(x + 1 / 8, y, t + 1 / 8)
-        bounds = joint(model, model.grid(x, t), [(x, y, None)], t)
+        bounds = on_grid(model, model.grid(x, t), x, y, t)
         for a, b, bound in zip(parts(here), parts(there), bounds, strict=True):
             assert np.abs(a - b).max() > 1000 * tolerance(bound, np.float64).max()
 
@@ -89,7 +80,7 @@ def test_contexts_have_no_order_and_targets_keep_theirs(seed, unet):
     order, targets = rng.permutation(5), rng.permutation(3)
     rows = (targets[:, None] * 2 + np.arange(2)).reshape(-1)
     first, permuted = model(x, y, t), model(x[:, order], y[:, order], t)
-    bounds = joint(model, model.grid(x, t), [(x, y, None)], t)
+    bounds = on_grid(model, model.grid(x, t), x, y, t)
     for a, b, bound in zip(parts(first), parts(permuted), bounds, strict=True):
         assert_within(b, a, 2 * tolerance(bound, np.float64))
     for a, b in zip(parts(first), parts(model(x, y, t[:, targets])), strict=True):

@@ -12,8 +12,9 @@ from refnp.models.convcnp import ConvCNP
 from refnp.models.convgnp import ConvGNP
 from refnp.models.published import convcnp as published
 from refnp.models.published import neuralprocesses as neuralprocesses_names
+from refnp.numbers.rounding import tolerance
 from tests.helpers import assert_same_arrays, assert_within
-from tests.models.convcnp_bounds import predicted
+from tests.models.helpers import on_grid
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
@@ -200,8 +201,8 @@ def test_gordon(architecture, network):
     grid = model.grid(x, t)
     right = theirs(*counterpart((x, y, t, places_of(grid))))
     ours = model(x, y, t)
-    for value, reference, bound in zip((ours.mean, ours.std), right, predicted(model, grid, x, y, t), strict=True):
-        assert_within(value.data, reference.detach().numpy(), 2 * bound)
+    for value, reference, limit in zip((ours.mean, ours.std), right, on_grid(model, grid, x, y, t), strict=True):
+        assert_within(value.data, reference.detach().numpy(), 2 * tolerance(limit, np.float64))
 
 
 @pytest.mark.parametrize(
@@ -236,8 +237,8 @@ def test_gordon_on_their_own_places(architecture):
     published.load(model, theirs.state_dict())
     both = Grid(np.repeat(start, 2, 0), (64,), DENSITY)
     right, ours = theirs(*counterpart((x, y, t, places_of(both)))), model(x, y, t)
-    for value, reference, bound in zip((ours.mean, ours.std), right, predicted(model, both, x, y, t), strict=True):
-        assert_within(value, reference.detach().numpy(), 2 * bound)
+    for value, reference, limit in zip((ours.mean, ours.std), right, on_grid(model, both, x, y, t), strict=True):
+        assert_within(value, reference.detach().numpy(), 2 * tolerance(limit, np.float64))
 
 
 @pytest.mark.parametrize("architecture", ["simple", "xl"])
