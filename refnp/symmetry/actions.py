@@ -127,6 +127,18 @@ class Action(ABC):
         return Product((*parts[0], *parts[1]))
 
 
+class WithNeutral(Action):
+    """An action whose identity is the same element for all arrays, `neutral`."""
+
+    neutral: ClassVar[Element]
+
+    def identity(self, arrays: Arrays) -> Element:
+        return self.neutral
+
+    def identity_like(self, g: Element) -> Element:
+        return self.neutral
+
+
 @dataclass(frozen=True)
 class Trivial(Action):
     """Moves nothing, whatever the element: equivariance with a trivial output action is invariance."""

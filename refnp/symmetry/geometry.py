@@ -18,7 +18,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from refnp.autograd import Array
-from refnp.symmetry.actions import SMALL, Arrays, NamedAction, is_real, is_whole
+from refnp.symmetry.actions import SMALL, Arrays, NamedAction, WithNeutral, is_real, is_whole
 
 Translation = tuple[float, ...]
 Rotation = tuple[float, int]
@@ -117,7 +117,7 @@ class Translate(NamedAction):
 
 
 @dataclass(frozen=True)
-class Rotations(NamedAction):
+class Rotations(WithNeutral, NamedAction):
     """The elements of Rotate and RotateGrid: pairs (turn, m), with m = 1 where a reflection comes first, otherwise 0.
 
     `of` is n for multiples of 1/n turn, whose number is the element's turn, or None for all angles, in radians;
@@ -128,6 +128,7 @@ class Rotations(NamedAction):
     of: int | None = None
     mirror: bool = False
 
+    neutral = 0, 0
     an_element = "a turn, in radians or multiples of 1/of, and 1 after a reflection, otherwise 0, such as (1, 0)"
 
     def is_element(self, g: Rotation) -> bool:
@@ -153,12 +154,6 @@ class Rotations(NamedAction):
         if self.of is not None:
             return int(rng.integers(self.of)), mirrored
         return float(np.float32(rng.uniform(-math.pi, math.pi))), mirrored
-
-    def identity(self, arrays: Arrays) -> Rotation:
-        return 0, 0
-
-    def identity_like(self, g: Rotation) -> Rotation:
-        return 0, 0
 
     def compose(self, g: Rotation, h: Rotation) -> Rotation:
         turn = g[0] + (-h[0] if g[1] else h[0])
@@ -254,9 +249,10 @@ class RotateGrid(Rotations):
 
 
 @dataclass(frozen=True)
-class Negate(NamedAction):
+class Negate(WithNeutral, NamedAction):
     """The group {1, −1}; an element is the sign, 1 or −1. Raises ValueError for booleans, which have none."""
 
+    neutral = 1
     group = "signs"
     an_element = "a sign, 1 or -1"
 
@@ -273,12 +269,6 @@ class Negate(NamedAction):
 
     def draw(self, rng: np.random.Generator, arrays: Arrays) -> int:
         return int(rng.choice((1, -1)))
-
-    def identity(self, arrays: Arrays) -> int:
-        return 1
-
-    def identity_like(self, g: int) -> int:
-        return 1
 
     def compose(self, g: int, h: int) -> int:
         return g * h
@@ -297,7 +287,7 @@ class Negate(NamedAction):
 
 
 @dataclass(frozen=True)
-class Scale(NamedAction):
+class Scale(WithNeutral, NamedAction):
     """Positive numbers s that multiply by sᵖ, p = `power`; tried from 1/reach to reach. An element is s.
 
     With `binary` s is a power of 2, whose product rounds nothing. Whole numbers cannot be scaled: ValueError.
@@ -308,6 +298,7 @@ class Scale(NamedAction):
     reach: float = 1024.0
     binary: bool = False
 
+    neutral = 1.0
     an_element = "a positive number, such as 2.0"
 
     def is_element(self, g: float) -> bool:
@@ -329,12 +320,6 @@ class Scale(NamedAction):
     def draw(self, rng: np.random.Generator, arrays: Arrays) -> float:
         exponent = math.log2(self.reach) * rng.uniform(-1, 1)
         return float(2.0 ** round(exponent) if self.binary else np.float32(2.0**exponent))
-
-    def identity(self, arrays: Arrays) -> float:
-        return 1.0
-
-    def identity_like(self, g: float) -> float:
-        return 1.0
 
     def compose(self, g: float, h: float) -> float:
         return g * h

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Array, ArrayLike
-from refnp.symmetry.actions import SMALL, Arrays, AxisAction, are_whole, is_real, is_whole
+from refnp.symmetry.actions import SMALL, Arrays, AxisAction, WithNeutral, are_whole, is_real, is_whole
 from refnp.symmetry.geometry import PERTURBATION
 
 Turn = tuple[int, int, float]  # from coordinate i towards coordinate j, by this part of a full turn
@@ -35,7 +35,7 @@ SIMPLE_TURNS = (1 / 4, 1 / 2, 1 / 8, 1 / 16)
 
 
 @dataclass(frozen=True)
-class RotateSpace(AxisAction):
+class RotateSpace(WithNeutral, AxisAction):
     """Rotations about the origin of coordinates (..., n) along `axis`, for any n: SO(n), with `mirror` O(n).
 
     An element is (turns, m): after m reflections of coordinate 0 the turns (i, j, t), from coordinate i towards j by
@@ -49,6 +49,7 @@ class RotateSpace(AxisAction):
     mirror: bool = False
     pseudo: bool = False
 
+    neutral = (), 0
     group = "rotations of space"
     an_element = "turns (i, j, part of a turn) and 1 after a reflection, otherwise 0, such as (((0, 1, 0.25),), 0)"
 
@@ -102,12 +103,6 @@ class RotateSpace(AxisAction):
             return ((i, j, rng.integers(1, 4) / 4 if kind == 0 else _part(rng)),), mirrored
         chosen = rng.permutation(len(planes))[:MOST_TURNS]
         return tuple((*planes[k], _part(rng)) for k in chosen), mirrored
-
-    def identity(self, arrays: Arrays) -> Rotation:
-        return (), 0
-
-    def identity_like(self, g: Rotation) -> Rotation:
-        return (), 0
 
     def compose(self, g: Rotation, h: Rotation) -> Rotation:
         """M R Mᵐ is R with the turns that involve coordinate 0 the other way round, times Mᵐ⁺¹."""
@@ -183,7 +178,7 @@ def _cos_sin(t: float, dtype: np.dtype) -> tuple[Any, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class MatrixGroup(AxisAction):
+class MatrixGroup(WithNeutral, AxisAction):
     """The products of matrices (n, n), given or drawn, on coordinates (..., n) along `axis`: x → A_1 … A_k x.
 
         MatrixGroup("x", matrices=[[[1, 1], [0, 1]], [[0, -1], [1, 0]]])                     SL(2, ℤ)
@@ -228,6 +223,7 @@ class MatrixGroup(AxisAction):
     def group(self) -> tuple:
         return ("products of matrices", self.sample or len(self._list))
 
+    neutral = ()
     an_element = "a tuple with the numbers of the matrices, from 0, the last of them first, or with what was drawn"
 
     def is_element(self, g: Word) -> bool:
@@ -291,12 +287,6 @@ class MatrixGroup(AxisAction):
         if self._products is not None:
             return self._products[rng.integers(len(self._products))]
         return tuple(rng.integers(0, len(self._list), rng.integers(1, LONGEST + 1)).tolist())
-
-    def identity(self, arrays: Arrays) -> Word:
-        return ()
-
-    def identity_like(self, g: Word) -> Word:
-        return ()
 
     def compose(self, g: Word, h: Word) -> Word:
         return g + h

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from refnp.autograd import Array
-from refnp.symmetry.actions import SMALL, Arrays, AxisAction, Indices, are_whole, is_whole
+from refnp.symmetry.actions import SMALL, Arrays, AxisAction, Indices, WithNeutral, are_whole, is_whole
 
 
 class Reindexing(AxisAction):
@@ -252,9 +252,10 @@ class Prefix(AxisAction):
 
 
 @dataclass(frozen=True)
-class Flip(AxisAction):
+class Flip(WithNeutral, AxisAction):
     """An axis the other way round, or as it is. An element is 1 or 0: whether it is turned round."""
 
+    neutral = 0
     group = "flips"
     an_element = "1 to turn the axis round, or 0"
     moves_along_axes = True
@@ -267,12 +268,6 @@ class Flip(AxisAction):
 
     def draw(self, rng: np.random.Generator, arrays: Arrays) -> int:
         return int(rng.integers(2))
-
-    def identity(self, arrays: Arrays) -> int:
-        return 0
-
-    def identity_like(self, g: int) -> int:
-        return 0
 
     def compose(self, g: int, h: int) -> int:
         return (g + h) % 2

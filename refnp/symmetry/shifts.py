@@ -12,11 +12,11 @@ from dataclasses import KW_ONLY, dataclass, replace
 import numpy as np
 
 from refnp.autograd import Array
-from refnp.symmetry.actions import SMALL, Action, Arrays, AxisAction, Product, Trivial, is_whole
+from refnp.symmetry.actions import SMALL, Action, Arrays, AxisAction, Product, Trivial, WithNeutral, is_whole
 
 
 @dataclass(frozen=True)
-class Roll(AxisAction):
+class Roll(WithNeutral, AxisAction):
     """Circular shifts by multiples of `step`; an element is the multiple k, any whole number.
 
     They are a group with n / gcd(n, step) elements. Input and output may have steps of their own: a convolution with
@@ -26,6 +26,7 @@ class Roll(AxisAction):
     _: KW_ONLY
     step: int = 1
 
+    neutral = 0
     group = "shifts"
     an_element = "a whole number of steps, such as 1 or -2"
     moves_along_axes = True
@@ -46,12 +47,6 @@ class Roll(AxisAction):
 
     def draw(self, rng: np.random.Generator, arrays: Arrays) -> int:
         return int(rng.integers(0, self.order(arrays)))
-
-    def identity(self, arrays: Arrays) -> int:
-        return 0
-
-    def identity_like(self, g: int) -> int:
-        return 0
 
     def compose(self, g: int, h: int) -> int:
         return g + h
