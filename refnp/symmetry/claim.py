@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Number
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -262,25 +262,24 @@ def check_functions(name: str, **functions: Any) -> None:
             raise TypeError(f"{name}: {argument} is {shown(function)}; it must be a function")
 
 
-def invariant(
-    f: Function,
-    action: Action,
-    *,
-    on: Names = None,
-    read: Read = None,
-    in_precision: InPrecision | None = None,
-    name: str | None = None,
-    border: Border = None,
-    where: Where = None,
-) -> Claim:
+class ClaimOptions(TypedDict, total=False):
+    """The options of a claim, which `equivariant` explains."""
+
+    on: Names
+    read: Read
+    in_precision: InPrecision | None
+    name: str | None
+    border: Border
+    where: Where
+
+
+def invariant(f: Function, action: Action, **options: Unpack[ClaimOptions]) -> Claim:
     """The claim f(g·x) = f(x) for every element g: equivariance with an output action that moves nothing.
 
-    `action` moves the inputs that it names, or those in `on`. `read`: the attributes of a result to compare, or a
-    function that gives them. `in_precision`: dtype → f in that precision, where inputs do not set it. `name`: of f in
-    reports. `border`: {axis: cells} of the output that are not compared. `where`: about which inputs the claim is.
+    `action` moves the inputs that it names. The options are those of `equivariant`: on, read, in_precision, name,
+    border and where; of a border {axis: cells}.
     """
-    of_claim: Any = {"on": on, "read": read, "in_precision": in_precision, "name": name, "border": border}
-    return equivariant(f, action, Trivial(), **of_claim, where=where)
+    return equivariant(f, action, Trivial(), **options)
 
 
 def _cells(border: Border) -> str:

@@ -12,14 +12,16 @@ A test that fails prints the report and the counter-example as code that can be 
 claims take them, whose real numbers are numbers of float32; hypothesis is imported when one is made, and not before.
 """
 
-from collections.abc import Mapping
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from refnp.symmetry.actions import SMALL, Action, Arrays, Element, Names, Product, Trivial
-from refnp.symmetry.claim import Border, Claim, Function, InPrecision, Read, equivariant
+from refnp.symmetry.actions import SMALL, Action, Arrays, Element, Product, Trivial
+from refnp.symmetry.claim import Claim, ClaimOptions, Function, equivariant
 from refnp.symmetry.inputs import Draw
 from refnp.symmetry.searches import check, search
 from refnp.symmetry.trials import dtype_of
@@ -36,6 +38,7 @@ __all__ = [
     "tasks",
 ]
 
+P = ParamSpec("P")
 Size = int | tuple[int, int]  # a number, or the smallest and the largest
 LARGEST = 16.0  # number that a strategy gives, unless told
 OF_CHECK = {"bound", "inner_precision", "digits", "seed"}  # options of `check`
@@ -47,12 +50,6 @@ def assert_equivariant(
     action_out: Action,
     inputs: Draw | Arrays,
     g: Element = None,
-    *,
-    on: Names = None,
-    read: Read = None,
-    in_precision: InPrecision | None = None,
-    name: str | None = None,
-    border: Border = None,
     **options: Any,
 ) -> Verdict:
     """The verdict that f(g·x) = g·f(x) holds; raises SymmetryError, with the counter-example as code, if it does not.
@@ -61,15 +58,15 @@ def assert_equivariant(
              or one dict of arrays: the claim must not fail there. With `g` for this element; otherwise for all of
              the group, if there are at most 120, or its generators and three that are drawn
     g        an element; only with one dict of arrays
-    on, read, in_precision, name, border               of the claim, as in `equivariant`
-    options  of `search`, with its defaults; with one dict of arrays those of `check`: bound, inner_precision, digits
-             and seed
+    options  of the claim, as `equivariant` has them: on, read, in_precision, name, border, where; and of `search`, with
+             its defaults; with one dict of arrays those of `check`: bound, inner_precision, digits and seed
 
     With one dict of arrays the test also passes where nothing moves, and where rounding is too large to tell:
     hypothesis finds such inputs, and they say nothing about f. It fails if f raises an error or is random.
     Raises TypeError for `g` with `draw`, and for options that there are not.
     """
-    claim = equivariant(f, action_in, action_out, on=on, read=read, in_precision=in_precision, name=name, border=border)
+    of_claim: Any = {name: options.pop(name) for name in ClaimOptions.__annotations__ if name in options}
+    claim = equivariant(f, action_in, action_out, **of_claim)
     if callable(inputs):
         if g is not None:
             raise TypeError(f"assert_equivariant: g is {g!r}, but inputs are drawn; give one dict of arrays with it")
@@ -85,22 +82,9 @@ def assert_equivariant(
     return verdict
 
 
-def assert_invariant(
-    f: Function,
-    action: Action,
-    inputs: Draw | Arrays,
-    g: Element = None,
-    *,
-    on: Names = None,
-    read: Read = None,
-    in_precision: InPrecision | None = None,
-    name: str | None = None,
-    border: Border = None,
-    **options: Any,
-) -> Verdict:
+def assert_invariant(f: Function, action: Action, inputs: Draw | Arrays, g: Element = None, **options: Any) -> Verdict:
     """The verdict that f(g·x) = f(x) holds; all else as in `assert_equivariant`."""
-    of_claim: dict[str, Any] = {"on": on, "read": read, "in_precision": in_precision, "name": name, "border": border}
-    return assert_equivariant(f, action, Trivial(), inputs, g, **of_claim, **options)
+    return assert_equivariant(f, action, Trivial(), inputs, g, **options)
 
 
 def _at(claim: Claim, inputs: Arrays, options: Mapping[str, Any]) -> Verdict:
@@ -161,7 +145,21 @@ def _strategies() -> Any:
     return strategies
 
 
+def _strategy(build: Callable[Concatenate[Any, P], Any]) -> Callable[P, Any]:
+    """What makes a strategy of the values of `build(draw, …)`; hypothesis is imported when one is made."""
+
+    @functools.wraps(build)
+    def made(*args: P.args, **options: P.kwargs) -> Any:
+        return _strategies().composite(build)(*args, **options)
+
+    _, *others = inspect.signature(build).parameters.values()
+    made.__signature__ = inspect.Signature(others)  # type: ignore[attr-defined]
+    return made
+
+
+@_strategy
 def sets(
+    draw: Any,
     points: Size = (0, 6),
     features: Size = (1, 3),
     *,
@@ -175,18 +173,14 @@ def sets(
 
     Points may be equal, and are in part of the examples. Shrinks to few points, and to zeros.
     """
-    st = _strategies()
-
-    @st.composite
-    def drawn(draw):
-        shape = (*batch, draw(_size(points)), draw(_size(features)))
-        found = {name: draw(_rows(shape, largest, dtype))}
-        return found if mask is None else {**found, mask: draw(_booleans(shape[:-1]))}
-
-    return drawn()
+    shape = (*batch, draw(_size(points)), draw(_size(features)))
+    found = {name: draw(_rows(shape, largest, dtype))}
+    return found if mask is None else {**found, mask: draw(_booleans(shape[:-1]))}
 
 
+@_strategy
 def tasks(
+    draw: Any,
     context: Size = (0, 5),
     target: Size = (1, 3),
     *,
@@ -201,22 +195,18 @@ def tasks(
 
     With `mask` also context_mask (*batch, N), True where a point is present. Places may be equal.
     """
-    st = _strategies()
-
-    @st.composite
-    def drawn(draw):
-        n, m, places, values = (draw(_size(size)) for size in (context, target, dx, dy))
-        found = {
-            "context_x": draw(_rows((*batch, n, places), largest, dtype)),
-            "context_y": draw(_numbers((*batch, n, values), largest, dtype)),
-            "target_x": draw(_rows((*batch, m, places), largest, dtype)),
-        }
-        return {**found, "context_mask": draw(_booleans((*batch, n)))} if mask else found
-
-    return drawn()
+    n, m, places, values = (draw(_size(size)) for size in (context, target, dx, dy))
+    found = {
+        "context_x": draw(_rows((*batch, n, places), largest, dtype)),
+        "context_y": draw(_numbers((*batch, n, values), largest, dtype)),
+        "target_x": draw(_rows((*batch, m, places), largest, dtype)),
+    }
+    return {**found, "context_mask": draw(_booleans((*batch, n)))} if mask else found
 
 
+@_strategy
 def masks(
+    draw: Any,
     queries: Size = (1, 5),
     keys: Size | None = None,
     *,
@@ -228,22 +218,18 @@ def masks(
 
     Without `empty_rows` each query may attend to at least one key, itself or the first. Shrinks to all False.
     """
-    st = _strategies()
-
-    @st.composite
-    def drawn(draw):
-        n = draw(_size(queries))
-        shape = (*batch, n, n if keys is None else draw(_size(keys)))
-        mask = draw(_booleans(shape))
-        if not empty_rows and shape[-1]:
-            one = np.eye(n, shape[-1], dtype=bool) | (np.arange(n)[:, None] >= shape[-1]) & (np.arange(shape[-1]) == 0)
-            mask = mask | (one & ~mask.any(-1, keepdims=True))
-        return {name: mask}
-
-    return drawn()
+    n = draw(_size(queries))
+    shape = (*batch, n, n if keys is None else draw(_size(keys)))
+    mask = draw(_booleans(shape))
+    if not empty_rows and shape[-1]:
+        one = np.eye(n, shape[-1], dtype=bool) | (np.arange(n)[:, None] >= shape[-1]) & (np.arange(shape[-1]) == 0)
+        mask = mask | (one & ~mask.any(-1, keepdims=True))
+    return {name: mask}
 
 
+@_strategy
 def sequences(
+    draw: Any,
     length: Size = (0, 8),
     features: Size = (1, 3),
     *,
@@ -254,19 +240,15 @@ def sequences(
     dtype: DTypeLike = np.float64,
 ) -> Any:
     """A strategy of sequences: {name: (*batch, N, D)}, or with `vocabulary` of token ids (*batch, N) below it."""
-    st = _strategies()
-
-    @st.composite
-    def drawn(draw):
-        n = draw(_size(length))
-        if vocabulary is None:
-            return {name: draw(_numbers((*batch, n, draw(_size(features))), largest, dtype))}
-        return {name: draw(_filled((*batch, n), np.int64, st.integers(0, vocabulary - 1)))}
-
-    return drawn()
+    n = draw(_size(length))
+    if vocabulary is None:
+        return {name: draw(_numbers((*batch, n, draw(_size(features))), largest, dtype))}
+    return {name: draw(_filled((*batch, n), np.int64, _size((0, vocabulary - 1))))}
 
 
+@_strategy
 def images(
+    draw: Any,
     channels: Size = 1,
     height: Size = (1, 6),
     width: Size | None = None,
@@ -277,15 +259,9 @@ def images(
     dtype: DTypeLike = np.float64,
 ) -> Any:
     """A strategy of images {name: array} with channels, rows and columns last; square ones if `width` is None."""
-    st = _strategies()
-
-    @st.composite
-    def drawn(draw):
-        c, rows = draw(_size(channels)), draw(_size(height))
-        columns = rows if width is None else draw(_size(width))
-        return {name: draw(_numbers((*batch, c, rows, columns), largest, dtype))}
-
-    return drawn()
+    c, rows = draw(_size(channels)), draw(_size(height))
+    columns = rows if width is None else draw(_size(width))
+    return {name: draw(_numbers((*batch, c, rows, columns), largest, dtype))}
 
 
 def elements(action: Action, inputs: Any) -> Any:
@@ -304,22 +280,24 @@ def elements(action: Action, inputs: Any) -> Any:
     if every is not None and len(every) <= SMALL:
         e = action.identity(inputs)
         return st.sampled_from(sorted(every, key=lambda g: g != e))
+    return _element(action, inputs)
 
-    @st.composite
-    def drawn(draw):
-        simple = [action.identity(inputs), *action.generators(inputs)]
-        number = draw(st.integers(0, 2 * len(simple) + 2))
-        if number < len(simple):
-            return simple[number]
-        g = action.draw(np.random.default_rng(draw(st.integers(0, 2**16))), inputs)
-        for _ in range(draw(st.integers(0, 3))):
-            g = next(iter(action.simpler(g)), g)
-        return g
 
-    return drawn()
+@_strategy
+def _element(draw: Any, action: Action, inputs: Arrays) -> Any:
+    """The identity or a generator, or an element that is drawn, made simpler or not."""
+    simple = [action.identity(inputs), *action.generators(inputs)]
+    number = draw(_size((0, 2 * len(simple) + 2)))
+    if number < len(simple):
+        return simple[number]
+    g = action.draw(np.random.default_rng(draw(_size((0, 2**16)))), inputs)
+    for _ in range(draw(_size((0, 3)))):
+        g = next(iter(action.simpler(g)), g)
+    return g
 
 
 def _size(size: Size) -> Any:
+    """Whole numbers between two, or one number."""
     st = _strategies()
     return st.just(size) if isinstance(size, int) else st.integers(*size)
 
@@ -343,13 +321,12 @@ def _booleans(shape: tuple[int, ...]) -> Any:
 
 def _rows(shape: tuple[int, ...], largest: float, dtype: DTypeLike) -> Any:
     """Arrays (..., N, D), in part of the examples with rows that are equal."""
-    st = _strategies()
-
-    @st.composite
-    def repeated(draw):
-        x, n = draw(_numbers(shape, largest, dtype)), shape[-2]
-        places = draw(st.lists(st.integers(0, n - 1), min_size=n, max_size=n))
-        return x[..., places, :]
-
     plain = _numbers(shape, largest, dtype)
-    return st.one_of(plain, repeated()) if shape[-2] > 1 else plain
+    return _strategies().one_of(plain, _repeated(plain, shape[-2])) if shape[-2] > 1 else plain
+
+
+@_strategy
+def _repeated(draw: Any, rows: Any, n: int) -> Any:
+    """Arrays with rows of others at other places, of which some may be left out."""
+    x = draw(rows)
+    return x[..., draw(_strategies().lists(_size((0, n - 1)), min_size=n, max_size=n)), :]
