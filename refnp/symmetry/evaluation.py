@@ -22,7 +22,7 @@ from refnp.autograd import Array
 from refnp.symmetry.actions import Arrays, Element, Trivial
 from refnp.symmetry.claim import WIDE, Claim, DType, Precisions, Refusal, cast, roundoff
 from refnp.symmetry.constraints import Constraints
-from refnp.symmetry.noise import INSIDE, LINES, factors, least_of, line, noise, span
+from refnp.symmetry.noise import INSIDE, LINES, changed, factors, least_of, line, noise, span
 from refnp.symmetry.vectors import Vector
 
 Key = tuple[int, DType]  # the number of a perturbation, and a precision
@@ -73,10 +73,8 @@ class Evaluations:
         """x, or its k-th perturbation."""
         while len(self.inputs) <= k:
             size, x = self.sizes[len(self.inputs)], self.inputs[0]
-            changes = factors(x, lambda n: self.rng.uniform(-1, 1, n), anchored=self.anchored)
-            with np.errstate(all="ignore"):
-                changed = {name: (x[name] * (1 + size * c)).astype(x[name].dtype) for name, c in changes.items()}
-            self.inputs.append(self.restored({**x, **changed}))
+            parts = factors(x, lambda n: self.rng.uniform(-1, 1, n), anchored=self.anchored)
+            self.inputs.append(self.restored(changed(x, size, parts)))
         return self.inputs[k]
 
     def _input_in(self, k: int, dtype: DType) -> dict[str, Any]:

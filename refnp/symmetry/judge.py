@@ -294,15 +294,11 @@ def by_bound(sides: BothSides, bound: Bound) -> Array:
 
 def violation(left: Vector, right: Vector, d: Array, ratio: float) -> Finding:
     """The finding for values that differ by d, with the place of the largest |d| and both values there."""
-    kind, reason, at = "infinite" if np.isinf(d).any() else "value", "", int(np.argmax(np.abs(d)))
+    at = int(np.argmax(np.abs(d)))
     one_nan = np.isnan(left.values[at]) != np.isnan(right.values[at])
-    kind = "nan" if one_nan else kind
-    for (name, shape), part in zip(left.form, left.parts, strict=True):
-        if part.start <= at < part.stop:
-            per = (part.stop - part.start) // max(1, int(np.prod(shape)))  # two for a complex number
-            index = list(map(int, np.unravel_index((at - part.start) // per, shape)))
-            reason = f"{name}{index if shape else ''}: {left.values[at]:.17g} against {right.values[at]:.17g}"
-            reason += ", NaN on one side only" if one_nan else ""
+    kind = "nan" if one_nan else "infinite" if np.isinf(d).any() else "value"
+    reason = f"{left.place(at)}: {left.values[at]:.17g} against {right.values[at]:.17g}"
+    reason += ", NaN on one side only" if one_nan else ""
     return Finding("violated", kind, ratio, left.relative(d, right), 0.0, reason)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from refnp.autograd import Array
 from refnp.symmetry.claim import Refusal, cast
 from refnp.symmetry.evaluation import BothSides
-from refnp.symmetry.noise import STEPS, factors, noise, span
+from refnp.symmetry.noise import STEPS, changed, direction, noise, span
 from refnp.symmetry.vectors import Vector
 
 OF_ORDER = 2.0**-10  # of the output: a smaller difference is compared with rounding alone
@@ -80,17 +80,10 @@ def jump_near(sides: BothSides, d: Array) -> Jump | None:
     size = float(np.max(np.abs(d[np.isfinite(d)]), initial=0))
     for moved, start in ((False, x), (True, cast(at.claim.action.act(sides.elements[0], x), at.finest))):
         for _ in range(DIRECTIONS):
-            direction = factors(start, lambda n: at.rng.choice((-1, 1), n) * at.rng.uniform(0.5, 1, n), apart=True)
-            if not direction:
+            way = direction(start, at.rng, apart=True)
+            if not way:
                 return None
-
-            def value(t: float, start: dict = start, direction: dict = direction) -> Vector:
-                point = {
-                    name: (a * (1 + t * direction[name])).astype(a.dtype) if name in direction else a
-                    for name, a in start.items()
-                }
-                return Vector.of(at.claim.at(point, at.finest))
-
+            value = lambda t, start=start, way=way: Vector.of(at.claim.at(changed(start, t, way), at.finest))
             try:
                 found = _on_line(value, size)
             except Refusal:
@@ -114,8 +107,7 @@ def jump_of_roundings(sides: BothSides, relative: float) -> Jump | None:
             continue
         for a, b in itertools.combinations(points, 2):
             if a.form == b.form and KEPT * relative <= a.relative(a.minus(b), b, empty=0.0) < np.inf:
-                place = int(np.argmax(np.abs(a.minus(b))))
-                return Jump(_place(a, place), float(a.values[place]), float(b.values[place]), moved=True)
+                return Jump(*_largest_change(a, b), moved=True)
     return None
 
 
@@ -142,9 +134,14 @@ def _on_line(value: Callable[[float], Vector], size: float) -> tuple[str, float,
                 continue
             ends = ((low - GAP, -1), (high + GAP, 1))
             if any(all(_smooth(value, t, sign * r, left) for t, sign in ends) for r in SIDES):
-                at = int(np.argmax(np.abs(a.minus(b))))
-                return _place(a, at), float(a.values[at]), float(b.values[at])
+                return _largest_change(a, b)
     return None
+
+
+def _largest_change(a: Vector, b: Vector) -> tuple[str, float, float]:
+    """Where two vectors differ most, and both numbers there."""
+    at = int(np.argmax(np.abs(a.minus(b))))
+    return a.place(at), float(a.values[at]), float(b.values[at])
 
 
 def _change(a: Vector, b: Vector) -> float:
@@ -161,13 +158,3 @@ def _smooth(value: Callable[[float], Vector], t: float, reach: float, size: floa
     if any(point.form != points[0].form for point in points):
         return False
     return float(np.max(noise([point.values for point in points]), initial=0)) <= SMOOTH * size
-
-
-def _place(vector: Vector, at: int) -> str:
-    """The name and index of one number of a vector."""
-    for (name, shape), part in zip(vector.form, vector.parts, strict=True):
-        if part.start <= at < part.stop:
-            per = max(1, (part.stop - part.start) // max(1, int(np.prod(shape))))
-            index = list(map(int, np.unravel_index((at - part.start) // per, shape)))
-            return f"{name}{index if shape else ''}"
-    return "output"

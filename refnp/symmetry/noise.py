@@ -73,15 +73,19 @@ def line(
 
     With `anchored`, whole numbers stay as they are.
     """
-    direction = factors(arrays, lambda n: rng.choice((-1, 1), n) * rng.uniform(0.5, 1, n), anchored=anchored)
-    with np.errstate(all="ignore"):
-        return [
-            {
-                name: (a * (1 + reach * step * direction[name])).astype(a.dtype) if name in direction else a
-                for name, a in arrays.items()
-            }
-            for step in STEPS
-        ]
+    way = direction(arrays, rng, anchored=anchored)
+    return [changed(arrays, reach * step, way) for step in STEPS]
+
+
+def direction(arrays: Mapping[str, Any], rng: np.random.Generator, **options: bool) -> dict[str, Array]:
+    """A random direction: factors of either sign, none of them small; `options` are those of `factors`."""
+    return factors(arrays, lambda n: rng.choice((-1, 1), n) * rng.uniform(0.5, 1, n), **options)
+
+
+@np.errstate(all="ignore")
+def changed(arrays: Mapping[str, Any], size: Any, parts: Mapping[str, Array]) -> dict[str, Any]:
+    """x (1 + `size` · part) for every array that has a part, in its own dtype."""
+    return {name: (a * (1 + size * parts[name])).astype(a.dtype) if name in parts else a for name, a in arrays.items()}
 
 
 def noise(values: list[Array]) -> Array:

@@ -1,6 +1,7 @@
 """The arrays of one result as one vector, in the widest precision."""
 
 import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -73,6 +74,15 @@ class Vector:
             largest = max(self.largest[i], other.largest[i] if i < len(other.parts) else 0.0)
             found[name] = 0.0 if not size > 0 else size / largest if largest else empty
         return found
+
+    def place(self, at: int) -> str:
+        """The name and index of one of the numbers: output[0, 2]."""
+        name, shape, part = next(
+            (name, shape, part) for (name, shape), part in zip(self.form, self.parts, strict=True) if at < part.stop
+        )
+        per = (part.stop - part.start) // max(1, math.prod(shape))  # two for a complex number
+        index = list(map(int, np.unravel_index((at - part.start) // per, shape)))
+        return f"{name}{index if shape else ''}"
 
     def spread(self, of_arrays: Mapping[str, float]) -> Array:
         """For every number what is given for its array, 0 for an array of which nothing is."""
