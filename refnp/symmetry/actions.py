@@ -288,11 +288,15 @@ class NamedAction(Action):
 
     def chosen(self, arrays: Arrays) -> list[tuple[str, Array]]:
         """The arrays that move, by name. Raises ValueError for a name that is not there."""
+        return [(name, np.asarray(arrays[name])) for name in self.chosen_names(arrays) if arrays[name] is not None]
+
+    def chosen_names(self, arrays: Mapping[str, Any]) -> list[str]:
+        """The names of what moves. Raises ValueError for one that is not there."""
         names = list(arrays) if self.on is None else [self.on] if isinstance(self.on, str) else list(self.on)
         for name in names:
             if name not in arrays:
                 raise ValueError(f"{type(self).__name__}: there is no array {name!r}; there are {', '.join(arrays)}")
-        return [(name, np.asarray(arrays[name])) for name in names if arrays[name] is not None]
+        return names
 
     def names(self, name: str) -> bool:
         """Whether an array of this name moves."""

@@ -305,16 +305,21 @@ def arrays_of(result: Any, read: Read = None) -> dict[str, Array]:
     compare: the names of attributes, ("mean", "std"), or a function that gives arrays.
     Raises TypeError for what is no array, ValueError for two arrays of one name.
     """
+    return {name: _array(value) for name, value in leaves(result, read).items()}
+
+
+def leaves(result: Any, read: Read = None) -> dict[str, Any]:
+    """What stands at the ends of a result by name, be it an array or not; `arrays_of` says which names."""
     if callable(read):
         result = read(result)
     elif read is not None:
         result = {name: getattr(result, name) for name in ([read] if isinstance(read, str) else read)}
-    arrays: dict[str, Array] = {}
+    found: dict[str, Any] = {}
     for name, value in _leaves("", result):
-        if name in arrays:
+        if name in found:
             raise ValueError(f"the function returns two arrays named {name!r}; rename a key of its result")
-        arrays[name] = _array(value)
-    return arrays
+        found[name] = value
+    return found
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:

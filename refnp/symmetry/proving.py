@@ -14,7 +14,7 @@ import math
 import operator
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -26,7 +26,7 @@ from refnp.numbers.indexed.indices import moved as turned
 from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, same, sentences
 from refnp.numbers.indexed.sizes import Size, is_alike, pieces, product_of, sum_of
 from refnp.symmetry.actions import Action, NamedAction, Product, Trivial
-from refnp.symmetry.claim import Claim
+from refnp.symmetry.claim import Claim, leaves
 from refnp.symmetry.geometry import Negate, Scale, Translate
 from refnp.symmetry.inverse import Inverse
 from refnp.symmetry.lockstep import Both
@@ -171,8 +171,8 @@ def prove_equal(f: Callable, g: Callable, shapes: str, **options: Any) -> Proof:
         return equal_leaves(
             f"{names[0]} is {names[1]}",
             shapes,
-            lambda: leaves(f(**known, **given), None),
-            lambda: leaves(g(**known, **given), None),
+            lambda: leaves(f(**known, **given)),
+            lambda: leaves(g(**known, **given)),
         )
 
     return tried(shapes, of)
@@ -193,8 +193,8 @@ def prove_independent(f: Callable, names: str, shapes: str, **options: Any) -> P
     return equal_leaves(
         f"{name} does not depend on {names}",
         shapes,
-        lambda: leaves(f(**{**known, **others}, **given), None),
-        lambda: leaves(f(**known, **given), None),
+        lambda: leaves(f(**{**known, **others}, **given)),
+        lambda: leaves(f(**known, **given)),
     )
 
 
@@ -252,26 +252,6 @@ def unknown_arrays(shapes: str, least: float = math.inf) -> dict[str, Indexed]:
     return found
 
 
-def leaves(result: Any, read: Any) -> dict[str, Any]:
-    """The arrays of a result by name, as `arrays_of` has those of numbers."""
-    if callable(read):
-        result = read(result)
-    elif read is not None:
-        result = {name: getattr(result, name) for name in ([read] if isinstance(read, str) else read)}
-
-    def each(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-        if isinstance(value, Mapping):
-            for key, entry in value.items():
-                yield from each(f"{name}.{key}" if name else str(key), entry)
-        elif isinstance(value, (tuple, list)):
-            for k, entry in enumerate(value):
-                yield from each(f"{name}[{k}]" if name else str(k), entry)
-        elif value is not None:
-            yield name or "output", value
-
-    return dict(each("", result))
-
-
 def move(
     action: Action, arrays: Arrays, way: str = "π", part: str = "", lengths: dict[str, set[str]] | None = None
 ) -> dict[str, Any]:
@@ -292,9 +272,7 @@ def move(
     rule = RULES.get(type(action))
     if rule is None or not isinstance(action, NamedAction):
         raise NoRule(f"no rule for {action}")
-    names = list(arrays) if action.on is None else [action.on] if isinstance(action.on, str) else list(action.on)
-    if absent := [name for name in names if name not in arrays]:
-        raise ValueError(f"{type(action).__name__}: there is no array {absent[0]!r}; there are {', '.join(arrays)}")
+    names = action.chosen_names(arrays)
     rearranged = isinstance(action, REARRANGED)
     own = {repr(arrays[name].shape[axis]) for name in names for axis in _axes(action, name) if rearranged}
     if len(own := own | known.get(part, set())) > 1:
