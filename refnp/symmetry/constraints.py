@@ -14,13 +14,12 @@ differs from all draws is not tried.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from refnp.autograd import Array
-from refnp.symmetry.relations import Relation, relations
+from refnp.symmetry.relations import Constraint, relations
 from refnp.symmetry.rules import Holds, Restored, along_axes, masks, matrices, values
 
 Arrays = Mapping[str, Any]
@@ -28,73 +27,47 @@ Arrays = Mapping[str, Any]
 SMALL_LAST_AXIS = 8  # columns, each with a rule of its own
 
 
-@dataclass(frozen=True)
-class Constraint:
-    """A rule that one array keeps in all draws, in words; `restored` gives the nearest array that keeps it."""
-
-    name: str
-    words: str
-    holds: Holds
-    restored: Restored | None = None
-
-
 class Constraints:
-    """The rules that all samples keep: of single arrays first, then of pairs of arrays."""
+    """What all samples keep: each array alone first, then arrays that follow from others."""
 
     def __init__(self, samples: Sequence[Arrays]):
         common = set.intersection(*(set(sample) for sample in samples)) if samples else set()
-        self.single: list[Constraint] = []
+        self.kept: list[Constraint] = []
         given: dict[str, list[Array]] = {}
         for name in samples[0] if samples else ():
             arrays = [np.asarray(sample[name]) for sample in samples if name in common and sample[name] is not None]
             if arrays and len({a.ndim for a in arrays}) == 1 and arrays[0].dtype.kind in "biufc":
                 given[name] = arrays
-                if not all(_same(a, arrays[0]) for a in arrays):  # what never changes is never touched
-                    self.single += _of_one(name, arrays)
+                if not all(np.array_equal(a, arrays[0]) for a in arrays):  # what never changes is never touched
+                    self.kept += _of_one(name, arrays)
         complete = [sample for sample in samples if all(sample.get(name) is not None for name in given)]
-        self.pairs: list[Relation] = relations(complete, list(given))
+        self.kept += relations(complete, list(given))
 
     def __bool__(self) -> bool:
-        return bool(self.single or self.pairs)
+        return bool(self.kept)
 
     def hold(self, arrays: Arrays) -> bool:
-        """Whether these arrays keep all rules; a rule says nothing of an array that is left out."""
-        present = {name for name, a in arrays.items() if a is not None}
-        return all(c.holds(np.asarray(arrays[c.name])) for c in self.single if c.name in present) and all(
-            r.holds(arrays) for r in self.pairs if {r.source, r.name} <= present
-        )
+        """Whether these arrays keep all of it."""
+        return all(c.holds(arrays) for c in self.kept)
 
     def unlearn(self, arrays: Arrays) -> None:
-        """Drop the rules that these arrays, which were drawn, do not keep."""
-        present = {name for name, a in arrays.items() if a is not None}
-        self.single = [c for c in self.single if c.name not in present or c.holds(np.asarray(arrays[c.name]))]
-        self.pairs = [r for r in self.pairs if not {r.source, r.name} <= present or r.holds(arrays)]
+        """Drop what these arrays, which were drawn, do not keep."""
+        self.kept = [c for c in self.kept if c.holds(arrays)]
 
     def restored(self, arrays: Arrays) -> dict[str, Any]:
-        """The arrays with the rules restored one after the other, in their own dtypes."""
-        found = dict(arrays)
+        """The arrays with one constraint restored after the other, in their own dtypes."""
         with np.errstate(all="ignore"):
-            for c in self.single:
-                a = found.get(c.name)
-                if a is not None and c.restored is not None:
-                    found[c.name] = c.restored(a).astype(a.dtype)
-            for r in self.pairs:
-                a = found.get(r.name)
-                if a is not None and found.get(r.source) is not None:
-                    found[r.name] = r.restored(found).astype(a.dtype)
-        return found
+            for c in self.kept:
+                arrays = c.restored(arrays)
+        return dict(arrays)
 
     def names(self, name: str, words: str) -> bool:
-        """Whether the array keeps a rule of this kind, such as "ascending"."""
-        return any(c.name == name and words in c.words for c in self.single)
+        """Whether the array keeps something of this kind, such as "ascending"."""
+        return any(c.name == name and words in c.words for c in self.kept)
 
     def words(self) -> list[str]:
-        """The rules in words."""
-        return [f"{c.name} {c.words}" for c in self.single] + [f"{r.name} {r.words}" for r in self.pairs]
-
-
-def _same(a: Array, b: Array) -> bool:
-    return a.shape == b.shape and bool(np.array_equal(a, b))
+        """All of it in words."""
+        return [f"{c.name} {c.words}" for c in self.kept]
 
 
 def _of_one(name: str, arrays: Sequence[Array]) -> Iterator[Constraint]:

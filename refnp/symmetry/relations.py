@@ -20,25 +20,31 @@ UNLIKELY = 1e-7  # what chance may have of zeros behind a mask
 
 
 @dataclass(frozen=True)
-class Relation:
-    """The array `name` follows from the array `source`, by a formula, or both keep a condition."""
+class Constraint:
+    """What an array keeps in all draws, in words: alone, or as it follows from another array, `source`.
 
-    source: str
+    `condition` is asked of the array, or of source and array. `formula` makes of the one or the other the array that
+    keeps it, the nearest one of an array alone; None where it can only be asked for.
+    """
+
     name: str
     words: str
-    condition: Callable[[Array, Array], bool]  # of source and array
+    condition: Callable[..., bool]
     formula: Formula | None = None
+    source: str | None = None
 
     def holds(self, arrays: Mapping[str, Any]) -> bool:
-        return self.condition(np.asarray(arrays[self.source]), np.asarray(arrays[self.name]))
+        """Whether the arrays keep it; it says nothing of one that is left out."""
+        read = [arrays.get(name) for name in (self.source, self.name) if name is not None]
+        return any(a is None for a in read) or bool(self.condition(*map(np.asarray, read)))
 
-    def restored(self, arrays: Mapping[str, Any]) -> Array:
-        """The array made anew, if it has a formula that gives its shape."""
-        array = np.asarray(arrays[self.name])
-        if self.formula is None:
-            return array
-        found = self.formula(np.asarray(arrays[self.source]))
-        return found if found.shape == array.shape else array
+    def restored(self, arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arrays with this one made anew in its own dtype, if the formula gives its shape."""
+        array, given = arrays.get(self.name), arrays.get(self.source or self.name)
+        if self.formula is None or array is None or given is None:
+            return arrays
+        found = self.formula(np.asarray(given))
+        return {**arrays, self.name: found.astype(array.dtype)} if found.shape == array.shape else arrays
 
 
 def _differences(x: Array) -> Array:
@@ -122,9 +128,9 @@ def close(a: Array, b: Array | float, size: float | None = None) -> bool:
     return bool(np.all(d <= u**0.5 * largest)) if u else not d.any()
 
 
-def relations(samples: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Relation]:
+def relations(samples: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Constraint]:
     """The relations that all samples keep, no array following from two."""
-    found: list[Relation] = []
+    found: list[Constraint] = []
     given: set[str] = set()
     if not samples:
         return found
@@ -137,7 +143,7 @@ def relations(samples: Sequence[Mapping[str, Any]], names: Sequence[str]) -> lis
             for words, formula in _formulas(largest[source], largest[name]):
                 condition = _equality(formula)
                 if _always(arrays, source, name, condition) and _changes(arrays, name):
-                    found.append(Relation(source, name, words.format(source), condition, formula))
+                    found.append(Constraint(name, words.format(source), condition, formula, source))
                     given.add(name)
                     break
     for source in names:
@@ -145,7 +151,7 @@ def relations(samples: Sequence[Mapping[str, Any]], names: Sequence[str]) -> lis
             if name != source and name not in given:
                 for words, condition in _conditions(largest[source], largest[name]):
                     if _always(arrays, source, name, condition) and _told(arrays, source, name, words):
-                        found.append(Relation(source, name, words.format(source), condition))
+                        found.append(Constraint(name, words.format(source), condition, source=source))
     return found
 
 
@@ -172,7 +178,7 @@ def _always(arrays: Sequence[Mapping[str, Array]], source: str, name: str, condi
 def _changes(arrays: Sequence[Mapping[str, Array]], name: str) -> bool:
     """Whether an array differs between samples, so that it can follow from another."""
     first = arrays[0][name]
-    return any(a[name].shape != first.shape or not np.array_equal(a[name], first) for a in arrays)
+    return not all(np.array_equal(a[name], first) for a in arrays)
 
 
 def _told(arrays: Sequence[Mapping[str, Array]], source: str, name: str, words: str) -> bool:
