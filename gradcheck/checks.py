@@ -29,9 +29,11 @@ With an equation in arbitrary precision, every element is counted by its own dig
     check(softmax, (x,), vjp=vjp, exact=Exact(equation, mpmath.mpf, mpmath.workdps))
 """
 
+import inspect
 import reprlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import ParamSpec
 
 import numpy as np
 
@@ -46,47 +48,7 @@ from gradcheck.precision import dtype_name, roundoff, scaled, wider, working
 from gradcheck.report import Kink, Report
 from gradcheck.second_order import SecondOrder, second_order
 
-
-def check(
-    f: Callable | Claim,
-    args: tuple,
-    *,
-    vjp: Callable | None = None,
-    order: int = 1,
-    digits: float = 12.0,
-    method: str = "auto",
-    hvp: Callable | None = None,
-    exact: Exact | None = None,
-    argnums: int | Iterable[int] | None = None,
-    seed: int = 0,
-    name: str | None = None,
-    max_elements: int = 40,
-    projections: int = 8,
-    cotangents: int = 2,
-) -> Report:
-    """`compare`, and raise GradientError where the claimed gradient and the numerical one disagree.
-
-    The message names the argument, the element, both values and the digits of agreement; everything is seeded, so the
-    same call fails in the same way. The parameters, and the report that is returned, are those of `compare`.
-    """
-    __tracebackhide__ = True
-    report = compare(
-        f,
-        args,
-        vjp=vjp,
-        order=order,
-        digits=digits,
-        method=method,
-        hvp=hvp,
-        exact=exact,
-        argnums=argnums,
-        seed=seed,
-        name=name,
-        max_elements=max_elements,
-        projections=projections,
-        cotangents=cotangents,
-    )
-    return report.require()
+P = ParamSpec("P")
 
 
 def compare(
@@ -202,6 +164,27 @@ def compare(
         more = with_slopes_beside(problem, chosen, precision, rng, slopes)
         found, slopes = (found if more is slopes else judged(more)), more
     return judge_joint(found, claim, slopes, here, precision)
+
+
+def _with_arguments_of(other: Callable[P, Report]) -> Callable[[Callable[..., Report]], Callable[P, Report]]:
+    """For a function that hands all its arguments on to another: its signature is that of the other."""
+
+    def named(function: Callable[..., Report]) -> Callable[P, Report]:
+        function.__signature__ = inspect.signature(other)  # type: ignore[attr-defined]
+        return function
+
+    return named
+
+
+@_with_arguments_of(compare)
+def check(*args, **options):
+    """`compare`, and raise GradientError where the claimed gradient and the numerical one disagree.
+
+    The message names the argument, the element, both values and the digits of agreement; everything is seeded, so the
+    same call fails in the same way. The parameters, and the report that is returned, are those of `compare`.
+    """
+    __tracebackhide__ = True
+    return compare(*args, **options).require()
 
 
 def _remarks(problem: FlatFunction, claim: ClaimedGradient, chosen: Method) -> Iterator[str]:
