@@ -78,8 +78,6 @@ def _formulas(x: Array, y: Array) -> Iterator[tuple[str, Formula]]:
         if x.dtype.kind in "iu" and y.ndim == x.ndim + 1 and y.shape[:-1] == x.shape:
             width = y.shape[-1]
             yield "is one-hot, the places are {}", lambda a: a[..., None] == np.arange(width)
-        if x.dtype.kind == "b" and x.shape == y.shape:
-            yield "is the contrary of {}", lambda a: ~a
         if x.dtype.kind == "b" and y.shape == (*x.shape, x.shape[-1] if x.ndim else 0):
             yield "is True where {} is True at both places", lambda a: a[..., :, None] & a[..., None, :]
             yield "is True where {} is True", lambda a: np.broadcast_to(a[..., None, :], (*a.shape, a.shape[-1]))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from refnp.symmetry import Flip, Negate, Permute, Roll, Rotate, RotateGrid, RotateSpace, Translate
 from refnp.symmetry.inputs import KINDS, Domain
-from refnp.symmetry.orbits import imposed
+from refnp.symmetry.orbits import HIGHEST_ORDER, imposed, powers
 from tests.helpers import seeds
 from tests.symmetry import functions as f
 
@@ -30,6 +30,13 @@ def test_a_symmetric_input_is_left_as_it_is_by_more_than_the_identity(name, seed
     every = action.elements(made)
     assert sum(np.array_equal(action.act(g, made)["x"], made["x"]) for g in every) > 1
     assert set(made["x"].ravel()) <= set(x["x"].ravel())
+
+
+@pytest.mark.parametrize("n", [1, 2, HIGHEST_ORDER - 1, HIGHEST_ORDER, HIGHEST_ORDER + 1, 40])
+def test_powers_end_before_x_comes_again_or_after_twelve(n):
+    x = {"x": np.arange(n) + 0.5, "mask": None}
+    found = [moved["x"].tolist() for moved in powers(Roll("x"), 1, x)]
+    assert found == [np.roll(x["x"], k).tolist() for k in range(min(n, HIGHEST_ORDER))]
 
 
 @given(seeds, st.integers(1, 4))
