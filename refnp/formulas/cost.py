@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.formulas.derivation import operations
+from refnp.formulas.derivation import operations, page_named
 from refnp.formulas.lines import usual_form
 from refnp.numbers import words
 from refnp.numbers.indexed.arrays import Condition, Indexed, lift, symbol
@@ -169,12 +169,10 @@ def closed_over(function: Any, seen: set[int] | None = None) -> Iterator[Indexed
 
 def command(name: str | None) -> int:
     """Print the cost of a page, or of all that have one. ValueError for a name that is no page."""
-    known = operations()
-    if name is not None and name not in known:
-        raise ValueError(f"{name} is no page; those that are: {', '.join(sorted(known))}")
-    for page in [name] if name else sorted(known):
+    chosen = operations() if name is None else {name: page_named(name)}
+    for page, operation in sorted(chosen.items()):
         try:
-            found = cost(known[page])
+            found = cost(operation)
         except LACKING as lacking:
             print(f"{page}: not counted: {in_words(lacking)}")
             continue

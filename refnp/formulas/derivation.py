@@ -19,8 +19,8 @@ from typing import Any
 import refnp.autograd
 import refnp.layers
 from refnp.formulas.formula import Formula, formula, writer_of, written
-from refnp.formulas.lines import Run, entries, run_lines, written_out
-from refnp.formulas.writing import Latex, Text, Writer
+from refnp.formulas.lines import Run, entries, run_lines, stands_in, written_out
+from refnp.formulas.writing import Latex, Text, Writer, aligned
 from refnp.numbers.indexed.arrays import Indexed, lift, symbol
 from refnp.numbers.indexed.expressions import Assumptions, Expression, NoRule, assuming, term, total
 from refnp.numbers.indexed.functions import derivative
@@ -92,9 +92,7 @@ class Derivation:
     def latex(self) -> str:
         """The steps as LaTeX, aligned."""
         writer = self.writer(Latex())
-        sides = [side for step in self.steps for side in written(writer, step.name, step.value)]
-        rows = " \\\\\n".join(f"{left} &= {right}" for left, right in sides)
-        return f"\\begin{{aligned}}\n{rows}\n\\end{{aligned}}"
+        return aligned([sides for step in self.steps for sides in written(writer, step.name, step.value)])
 
 
 def bar_of(name: str) -> str:
@@ -152,11 +150,6 @@ def given_bar(of: Formula, name: str) -> str:
 def moving(run: Run) -> list[str]:
     """The arguments that have a gradient."""
     return [name for name, x in run.form.arguments.items() if type(x) is Indexed]
-
-
-def stands_in(name: str, x: Indexed) -> bool:
-    """Whether an array stands in an expression."""
-    return any(f"('x', {name!r}," in repr(dict(e)) for _, e in entries(x))
 
 
 def gradient_by(name: str, shape: Any, users: Mapping[str, Indexed], patterns: Mapping[str, Indexed]) -> Indexed:
@@ -333,6 +326,14 @@ def differences(step: Step, gradient: Any, x: Any, lines: Mapping[str, Indexed])
 # The command
 
 
+def page_named(name: str) -> Any:
+    """The page of this name. ValueError, with all names, where there is none."""
+    known = operations()
+    if name not in known:
+        raise ValueError(f"{name} is no page; those that are: {', '.join(sorted(known))}")
+    return known[name]
+
+
 def operations() -> dict[str, Any]:
     """The pages that have a name in refnp.layers or refnp.autograd."""
     modules = (refnp.autograd, refnp.layers)
@@ -342,11 +343,9 @@ def operations() -> dict[str, Any]:
 
 def command(name: str) -> int:
     """Print the derivation of a page; 1 if a gradient is not shown to be what is written. ValueError for no page."""
-    known = operations()
-    if name not in known:
-        raise ValueError(f"{name} is no page; those that are: {', '.join(sorted(known))}")
+    operation = page_named(name)
     try:
-        found = derive(known[name])
+        found = derive(operation)
     except LACKING as lacking:
         print(f"{name}: not derived: {in_words(lacking)}")
         return 1

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from refnp.formulas.lines import Run, entries, is_more_than_entry, run_lines
-from refnp.formulas.writing import LETTERS, Latex, Text, Writer, letters_for
+from refnp.formulas.lines import Run, entries, is_more_than_entry, run_lines, stands_in
+from refnp.formulas.writing import LETTERS, Latex, Text, Writer, aligned, letters_for
 from refnp.numbers.indexed.arrays import Indexed
 
 SAID = re.compile(r"(\w[\u0302\u0304]?) the `(\w+)`")  # "γ the `gain`", in a docstring
@@ -36,7 +36,7 @@ class Formula:
         results = self.results
         known = {name for name, _ in results}
         rest = [(line.name, line.value) for line in reversed(self.run.lines) if line.name not in known]
-        return [pair for pair in rest if self.is_used(pair[0], [*results, *rest])]
+        return [pair for pair in rest if any(stands_in(pair[0], x) for _, x in (*results, *rest))]
 
     @property
     def letters(self) -> Mapping[str, str]:
@@ -60,10 +60,6 @@ class Formula:
         """How many entries, functions and brackets stand in it."""
         return sum(atoms_in(e) for _, x in (*self.results, *self.parts) for _, e in entries(x))
 
-    def is_used(self, name: str, equations: Sequence[tuple[str, Indexed]]) -> bool:
-        """Whether a name stands in what is computed."""
-        return any(f"('x', {name!r}" in repr(dict(e)) for _, x in equations for _, e in entries(x))
-
     def lines(self, style: Text) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         """The left and the right side of each equation: of the results, and of what stands in them."""
         writer = writer_of(self.operation, self.run, style)
@@ -83,8 +79,7 @@ class Formula:
         results, parts = self.lines(Latex())
         if len(results) == 1 and not parts:
             return " = ".join(results[0])
-        rows = " \\\\\n".join(f"{left} &= {right}" for left, right in (*results, *parts))
-        return f"\\begin{{aligned}}\n{rows}\n\\end{{aligned}}"
+        return aligned([*results, *parts])
 
 
 def atoms_in(e: Mapping) -> int:

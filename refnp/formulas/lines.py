@@ -289,6 +289,11 @@ def written_out(e: Expression, lines: Mapping[str, Indexed]) -> Expression:
     return total(parts)
 
 
+def stands_in(name: str, x: Indexed) -> bool:
+    """Whether an array stands in an expression."""
+    return any(f"('x', {name!r}," in repr(dict(e)) for _, e in entries(x))
+
+
 def entries(x: Indexed) -> list[tuple[tuple[tuple[Index, ...], list[tuple[str, str]]], Expression]]:
     """The entries of an array, one for each piece of its axes: indices and their letters, and what stands there."""
     return [((at, letters), x.at(at)) for at, letters in places(x.shape)]

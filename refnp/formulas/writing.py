@@ -156,6 +156,12 @@ class Latex(Text):
         return rf" \quad\text{{where }} {text} = 1, \text{{ else }} -\infty"
 
 
+def aligned(equations: Sequence[tuple[str, str]]) -> str:
+    """Equations of LaTeX in lines, aligned at their signs of equality."""
+    rows = " \\\\\n".join(f"{left} &= {right}" for left, right in equations)
+    return f"\\begin{{aligned}}\n{rows}\n\\end{{aligned}}"
+
+
 def joined_indices(indices: Sequence[str]) -> str:
     """Indices side by side, with commas between them if one is more than a letter."""
     return ("" if all(len(i) == 1 or i[1:] in ("′", "″") for i in indices) else ",").join(indices)
@@ -307,10 +313,8 @@ class Writer:
             i, j = sorted((self.index(k, None, scope) for k in a[1:]), key=lambda shown: (len(shown), shown))
             return Written(self.style.condition(f"{i} = {j}"), 3)
         if kind in ("f", "^"):
-            inside = self.expression(unbound(a), scope)
+            inside = self.expression(opened(a[-1]), scope)
             return inside if kind == "^" else self.style.function(a[1], inside)
-        if kind == "c":
-            return Written(self.style.size(str(a[1])), 3)
         return Written(self.style.size(str(a[1])), 3)
 
     def condition(self, a: Atom, scope: Mapping[str, str]) -> str:
@@ -326,11 +330,6 @@ class Writer:
         own = {f"t{k}": self.index(i, None, scope) for k, i in enumerate(at, start=1)}
         inside = self.expression(Expression({(b, f): c for b, f, c in thawed(meaning[name])}), {**scope, **own})
         return self.style.condition(f"{inside.text} {'>' if name.startswith('above 0') else '='} 0")
-
-
-def unbound(a: Atom) -> Expression:
-    """What stands inside of an atom."""
-    return opened(a[-1])
 
 
 def exponent(p: Fraction | int) -> str:
