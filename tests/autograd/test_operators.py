@@ -5,7 +5,6 @@ import operator
 import numpy as np
 import pytest
 
-import refnp.autograd as ad
 from refnp.autograd import Tensor
 from tests.helpers import assert_same_bits, check
 
@@ -119,11 +118,6 @@ METHODS = {
 def test_methods_are_those_of_arrays(method):
     assert_same_bits(method(Tensor(B)).numpy(), method(B))
     check(method, (B,))
-
-
-@pytest.mark.parametrize("name", ["exp", "log", "sqrt", "tanh"])
-def test_functions_as_methods(name):
-    assert_same_bits(getattr(Tensor(B), name)().numpy(), getattr(ad, name)(B))
 
 
 def test_methods_that_numpy_does_not_continue_to_complex_numbers():

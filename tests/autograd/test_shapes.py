@@ -161,23 +161,6 @@ def test_what_numpy_refuses_is_refused(index):
         Tensor(XYZ)[index]
 
 
-@given(st.integers(1, 6), st.lists(st.integers(-6, 5), max_size=8), st.integers(0, 1), seeds)
-def test_take_adds_up_what_was_read_several_times(length, indices, axis, seed):
-    indices = np.array(indices, int) % length - length * (np.array(indices, int) < 0)
-    shape = (length, 3) if axis == 0 else (3, length)
-    table = normal(seed, shape)
-    value, pullback = ad.vjp(lambda table: ad.take(table, indices.reshape(1, -1), axis=axis), table)
-    assert_same_bits(value, np.take(table, indices.reshape(1, -1), axis))
-    y_bar = normal(seed, value.shape)
-    expected = np.zeros(shape)
-    for n, index in enumerate(indices):
-        if axis == 0:
-            expected[index] += y_bar[0, n]
-        else:
-            expected[:, index] += y_bar[:, 0, n]
-    assert_within(pullback(y_bar)[0], expected, 2 * (indices.size + 1) * unit_roundoff(float) * np.abs(y_bar).sum())
-
-
 @pytest.mark.parametrize("mode", ["zeros", "circular", "reflect", "replicate"])
 @given(
     shape=st.tuples(st.integers(0, 4), st.integers(0, 4)),

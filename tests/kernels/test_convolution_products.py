@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.autograd import Tensor, set_threads, vjp
+from refnp.autograd import vjp
 from refnp.kernels import convolution as convolutions
 from refnp.kernels import convolution_products
-from refnp.kernels.blocks import get_threads
 from refnp.kernels.convolution_products import even, phases, pieces_of, read
 from refnp.layers.convolution import convolution, convolution_transpose
 from refnp.numbers.windows import Axis
@@ -26,13 +25,6 @@ def everything(function, arrays, options):
     """Value and all gradients."""
     y, pullback = vjp(lambda *a: function(*a, **options), *arrays)
     return (y, *pullback(normal(9, y.shape, y.dtype)))
-
-
-@pytest.fixture
-def threads():
-    before = get_threads()
-    yield set_threads
-    set_threads(before)
 
 
 @pytest.mark.parametrize("block", [1, 500, 2000])
@@ -125,25 +117,6 @@ def test_what_is_read_outside_is_filled(n, start, length):
 
 
 # ---- types, and what is not asked for
-
-
-@pytest.mark.parametrize(("function", "options"), CALLS)
-def test_no_samples(function, options):
-    y, x_bar, weight_bar, bias_bar = everything(function, (np.ones((0, 4, 6)), np.ones((4, 4, 5)), np.ones(4)), options)
-    assert y.shape == (0, 4, 6 if function is convolution else 12)
-    assert x_bar.shape == (0, 4, 6)
-    assert not weight_bar.any()
-    assert not bias_bar.any()
-
-
-@pytest.mark.parametrize(("function", "options"), CALLS)
-def test_types(function, options):
-    x, weight = np.arange(8).reshape(1, 2, 4), np.ones((2, 2, 5), int)
-    assert function(x, weight, **options).dtype == np.float64
-    assert function(x.astype(np.float32), weight.astype(np.float32), **options).dtype == np.float32
-    assert function(x.astype(np.float32), weight.astype(float), **options).dtype == np.float64
-    assert isinstance(function(x.astype(float), weight, **options), np.ndarray)
-    assert isinstance(function(Tensor(x.astype(float)), weight, **options), Tensor)
 
 
 @pytest.mark.parametrize("dtype", [np.complex128, np.clongdouble])

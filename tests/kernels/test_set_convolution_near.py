@@ -15,7 +15,7 @@ from refnp.layers.set_convolution import set_convolution
 from refnp.verify import bounds
 from refnp.verify.bounds import left_out
 from refnp.verify.layers.set_convolution import SET_CONVOLUTION
-from tests.helpers import assert_same_bits, assert_within, check, normal, seeds, unit_roundoff
+from tests.helpers import assert_same_bits, assert_within, normal, seeds, unit_roundoff
 from tests.layers.sets import within
 
 LAYOUTS = {
@@ -198,14 +198,6 @@ def test_a_shift_that_rounds_nothing_changes_nothing(shift):
         results.append((z, *pullback(normal(1, z.shape))))
     for moved, here in zip(*results, strict=True):
         assert_same_bits(moved, here)
-
-
-@pytest.mark.parametrize("order", [1, 2])
-def test_gradients(order):
-    x, points, y = scattered(3, ("clusters", "uniform"), (12, 15), float)
-    mask = np.random.default_rng(3).random((1, 15)) < 0.7
-    f = functools.partial(set_convolution, method="truncated", mask=mask, divide=True, eps=1e-3)
-    check(f, (x, points, y, np.array([1.0, 2.0, 1.5])), order=order)
 
 
 def test_several_sets_of_different_sizes():

@@ -30,15 +30,6 @@ def joint(seed, n=4, batch=()):
 # Normal
 
 
-def test_normal_by_its_formula():
-    p = Normal(MEAN, STD)
-    u = np.finfo(float).eps
-    assert_within(p.log_prob(Y), -transcription.gaussian_nll(MEAN, STD, Y), 16 * u)
-    assert_within(p.entropy(), transcription.normal_entropy(MEAN, STD), 16 * u)
-    assert_within(p.cdf(Y), transcription.normal_cdf(Y, MEAN, STD), 16 * u)
-    assert p.shape == (3,)
-
-
 @pytest.mark.parametrize(
     "law", [Normal, lambda mean, std: StudentT(3.0, mean, std), lambda *both: Mixture(Normal(*both))]
 )
@@ -103,16 +94,6 @@ def test_given_noise_of_functions_and_of_what_each_number_has():
         ValueError, match=r"^LowRankNormal.functions: epsilon has shape \(4, 5\); it must be \(4, 2\), the"
     ):
         p.functions(shape=4, epsilon=noise)
-
-
-def test_samples_follow_the_distribution():
-    """10⁵ seeded draws: mean, variance and distribution function within 5 standard errors."""
-    count = 100_000
-    draws = Normal(MEAN, STD).sample(np.random.default_rng(0), count)
-    assert_within(draws.mean(0), MEAN, 5 * STD / np.sqrt(count))
-    assert_within(draws.var(0), STD**2, 5 * STD**2 * np.sqrt(2 / count))
-    below = Normal(MEAN, STD).cdf(Y)
-    assert_within((draws < Y).mean(0), below, 5 * np.sqrt(below * (1 - below) / count))
 
 
 # MultivariateNormal
@@ -194,19 +175,6 @@ def test_everything_masked_is_certain():
     assert not Normal(mean, 1.0).log_prob(y * np.nan, mask=np.zeros(4, bool)).any()
 
 
-def test_multivariate_samples_follow_the_distribution():
-    """10⁵ seeded draws: mean and covariance within 5 standard errors; and they are μ + L ε."""
-    mean, factor, _ = joint(2, 3)
-    p, count = MultivariateNormal(mean, factor), 100_000
-    draws = p.sample(np.random.default_rng(0), count)
-    covariance = factor @ factor.T
-    size = np.sqrt(np.diag(covariance))
-    assert_within(draws.mean(0), mean, 5 * size / np.sqrt(count))
-    assert_within(np.cov(draws.T), covariance, 5 * np.sqrt((np.outer(size, size) ** 2 + covariance**2) / count))
-    noise = np.random.default_rng(0).standard_normal((count, 3))
-    assert_within(draws, mean + noise @ factor.T, 16 * np.finfo(float).eps * (np.abs(noise) @ np.abs(factor).T + 10))
-
-
 # LowRankNormal
 
 
@@ -261,19 +229,6 @@ def test_masked_low_rank_is_that_of_the_rest(seed, poison):
         assert not gradient[~counts].any()
 
 
-def test_low_rank_samples_follow_the_distribution():
-    """10⁵ seeded draws: mean and covariance within 5 standard errors; functions are draws without the noise."""
-    mean, factor, std, _ = low_rank(2, 3)
-    p, count = LowRankNormal(mean, factor, std), 100_000
-    for draws, covariance in (
-        (p.sample(np.random.default_rng(0), count), p.covariance()),
-        (p.functions(np.random.default_rng(0), count), factor @ factor.T),
-    ):
-        size = np.sqrt(np.diag(covariance))
-        assert_within(draws.mean(0), mean, 5 * size / np.sqrt(count))
-        assert_within(np.cov(draws.T), covariance, 5 * np.sqrt((np.outer(size, size) ** 2 + covariance**2) / count))
-
-
 # Categorical
 
 
@@ -323,6 +278,25 @@ def distributions(wrap=np.asarray):
         (MultivariateNormal(wrap(mean), wrap(factor)), MultivariateNormal(wrap(MEAN), wrap(np.diag(STD)))),
         (Categorical(wrap(MEAN)), Categorical(wrap(Y))),
     ]
+
+
+LOW_RANK = low_rank(2, 3)[:3]
+SAMPLED = {
+    "Normal": (Normal(MEAN, STD), np.diag(STD**2)),
+    "MultivariateNormal": (MultivariateNormal(*joint(2, 3)[:2]), joint(2, 3)[1] @ joint(2, 3)[1].T),
+    "LowRankNormal": (LowRankNormal(*LOW_RANK), LowRankNormal(*LOW_RANK).covariance()),
+    "LowRankNormal.functions": (LowRankNormal(*LOW_RANK), LOW_RANK[1] @ LOW_RANK[1].T),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_samples_follow_the_distribution(name):
+    """10⁵ seeded draws: mean and covariance within 5 standard errors; functions are draws without the noise."""
+    (p, covariance), count = SAMPLED[name], 100_000
+    draws = getattr(p, name.partition(".")[2] or "sample")(np.random.default_rng(0), count)
+    size = np.sqrt(np.diag(covariance))
+    assert_within(draws.mean(0), p.mean, 5 * size / np.sqrt(count))
+    assert_within(np.cov(draws.T), covariance, 5 * np.sqrt((np.outer(size, size) ** 2 + covariance**2) / count))
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])

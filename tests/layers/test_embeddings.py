@@ -2,26 +2,10 @@
 
 import numpy as np
 
-import refnp.autograd as ad
 from refnp.layers.linear import Embedding, embedding
 from tests.helpers import (
     assert_same_bits,
-    normal,
 )
-
-
-def test_a_row_read_three_times_gets_three_gradients_and_others_none():
-    _, pullback = ad.vjp(lambda table: embedding([[2, 0, 2], [2, 0, 1]], table), np.zeros((5, 2)))
-    bar = np.arange(12.0).reshape(2, 3, 2)
-    (table_bar,) = pullback(bar)
-    np.testing.assert_array_equal(
-        table_bar, [bar[0, 1] + bar[1, 1], bar[1, 2], bar[0, 0] + bar[0, 2] + bar[1, 0], [0, 0], [0, 0]]
-    )
-
-
-def test_it_is_the_product_with_one_hot_rows():
-    tokens, table = np.array([3, 1, 1, 0]), normal(0, (4, 3))
-    assert_same_bits(embedding(tokens, table), np.eye(4)[tokens] @ table)
 
 
 def test_module_draws_normal_numbers_that_the_scaling_brings_back_to_1():

@@ -9,8 +9,7 @@ import refnp.autograd as ad
 from refnp.layers import masks
 from refnp.layers.key_value_cache import KeyValueCache
 from refnp.layers.multi_head import MultiHeadAttention
-from refnp.numbers.rounding import exact, tolerance
-from refnp.verify.layers import multi_head as equations
+from refnp.numbers.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
 from tests.layers.test_multi_head import rounded
 
@@ -84,16 +83,6 @@ def test_attention_piece_by_piece_is_causal_attention_at_once(lengths, key_heads
         repeated.load_state_dict(state)
         limit, _ = rounded(repeated, x, x, x, np.broadcast_to(masks.causal(n), (2, n, n)))
         assert_within(np.concatenate(outputs, 1), limit.value, tolerance(limit, dtype))
-
-
-def test_the_equation_needs_no_cache():
-    """The bound above is that of the whole; one more token changes no earlier row of it."""
-    x = normal(1, (1, 5, 6))
-    state = MultiHeadAttention(6, 2, rng=np.random.default_rng(1)).state_dict()
-    parameters = [exact(array) for array in state.values()]
-    whole, _ = equations.multi_head(*map(exact, (x, x, x)), *parameters, heads=2, mask=masks.causal(5)[None])
-    part, _ = equations.multi_head(*[exact(x[:, :4])] * 3, *parameters, heads=2, mask=masks.causal(4)[None])
-    assert_within(whole.value[:, :4], part.value, 2 * tolerance(part, np.longdouble))
 
 
 def test_a_gradient_would_be_lost():

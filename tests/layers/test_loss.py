@@ -12,27 +12,18 @@ import refnp.autograd as ad
 from refnp.layers.cross_entropy import cross_entropy
 from refnp.layers.loss import binary_cross_entropy, gaussian_nll, huber, mse
 from refnp.layers.softmax import softmax
-from refnp.numbers.rounding import tolerance
-from refnp.verify.layers import losses as equations
 from tests.helpers import (
     assert_same_bits,
     assert_within,
     normal,
     seeds,
 )
-from tests.layers.judges import assert_as_derived
 
 reductions = st.sampled_from(["mean", "sum", "none"])
 smoothings = st.sampled_from(["uniform", "off_target", "without_pad"])
 
 
 # Element by element: squared error, Huber's loss, Gaussian likelihood, yes or no
-
-
-def test_huber_is_half_the_square_near_and_a_line_far_off():
-    value, pullback = ad.vjp(lambda p: huber(p, 0.0, delta=2.0, reduction="none"), np.array([1.0, 2.0, -5.0, 1e200]))
-    assert value.tolist() == [0.5, 2.0, 8.0, 2e200]
-    assert pullback(np.ones(4))[0].tolist() == [1.0, 2.0, -2.0, 2.0]
 
 
 def test_both_tails_of_a_yes_keep_their_digits():
@@ -58,12 +49,6 @@ def test_nothing_that_counts_costs_nothing(loss, shape):
     assert not pullback(np.array(1.0))[0].any()
 
 
-def test_masked_mean_is_over_what_counts():
-    y = np.arange(6.0).reshape(2, 3)
-    mask = np.array([True, False, True])
-    assert mse(y, 0.0, mask=mask) == (0 + 4 + 9 + 25) / 4
-
-
 def test_no_nan_where_squares_overflow():
     """z² = 10⁴⁰⁰ is +∞, and so is the loss; an element without cotangent still has gradient 0."""
     arguments = np.array([0.0, 0.0]), np.array([1e-100, 1.0]), np.array([1e100, 1.0])
@@ -76,19 +61,6 @@ def test_no_nan_where_squares_overflow():
 
 
 # Cross-entropy
-
-
-@given(seeds, st.sampled_from([0.0, 0.1]), st.sampled_from(["sum", "none"]))
-def test_a_certain_class_is_its_number(seed, epsilon, reduction):
-    rng = np.random.default_rng(seed)
-    logits, classes = normal(rng, (4, 5), scale=30), rng.integers(0, 5, 4)
-    options = {"label_smoothing": epsilon, "reduction": reduction}
-    soft, rounded = assert_as_derived(
-        lambda x: cross_entropy(x, np.eye(5)[classes], **options),
-        lambda x: equations.CROSS_ENTROPY.equation(x, targets=classes, **options),
-        [logits],
-    )
-    assert_within(soft, cross_entropy(logits, classes, **options), 2 * tolerance(rounded, np.float64))
 
 
 def test_an_impossible_class_without_probability_costs_nothing():
@@ -175,12 +147,6 @@ def test_impossible_classes():
         value, pullback = ad.vjp(lambda x, o=options: cross_entropy(x, np.array([0]), label_smoothing=0.1, **o), logits)
         assert np.isfinite(value)
         assert pullback(np.array(1.0))[0][0, 1] == 0
-
-
-def test_weighted_mean_divides_by_weights():
-    logits, targets = np.zeros((2, 2)), np.array([0, 1])
-    assert cross_entropy(logits, targets, class_weights=[1.0, 3.0]) == pytest.approx(np.log(2), rel=1e-15)
-    assert cross_entropy(logits, targets, class_weights=[0.0, 0.0]) == 0
 
 
 # PyTorch

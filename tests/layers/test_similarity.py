@@ -5,7 +5,6 @@ import pytest
 
 import refnp.autograd as ad
 from refnp.kernels.attention import one_over_root
-from refnp.layers.attention import attention
 from refnp.layers.similarity import (
     additive_scores,
     as_dot,
@@ -13,14 +12,7 @@ from refnp.layers.similarity import (
     unit_rows,
 )
 from refnp.numbers.rounding import WIDE
-from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, normal
-
-SIMILARITIES = similarity_attention.takes.options["similarity"].choices
-
-
-def parameters(name, d_query, d_key, dtype=np.float64, seed=9, hidden=4):
-    shapes = {"general": [(d_query, d_key)], "additive": [(d_query, hidden), (d_key, hidden), (hidden,)]}.get(name, [])
-    return tuple(normal(seed + i, shape, dtype) for i, shape in enumerate(shapes))
+from tests.helpers import COMPLEX, REAL, assert_within
 
 
 def scores(name, query, key, given_parameters):
@@ -53,24 +45,6 @@ def test_cosine_of_rows_whose_squares_overflow_or_vanish(dtype):
     rows = np.array([[3, 4], [-4, 3]], dtype) * np.array([[info.max / 8], [info.tiny]], dtype)
     u = info.eps / 2
     assert_within(unit_rows(rows), np.array([[0.6, 0.8], [-0.8, 0.6]], WIDE), 8 * u)
-
-
-def test_general_with_the_unit_matrix_is_the_dot_product():
-    query, key = normal(0, (3, 4)), normal(1, (5, 4))
-    assert_same_bits(scores("general", query, key, (np.eye(4),)), scores("dot", query, key, ()))
-
-
-def test_scaled_dot_of_4_features_is_half_the_dot_product():
-    query, key = normal(0, (3, 4)), normal(1, (5, 4))
-    assert_same_bits(scores("scaled_dot", query, key, ()), scores("dot", query, key, ()) / 2)
-    assert not np.array_equal(attention(query, key, key), attention(query, key, key, scale=1))
-
-
-def test_additive_scores_are_bounded_by_the_sum_of_v():
-    query, key = 1e3 * normal(0, (3, 2)), 1e3 * normal(1, (4, 2))
-    given_parameters = parameters("additive", 2, 2)
-    vector = given_parameters[2]
-    assert (np.abs(additive_scores(query, key, *given_parameters)) <= np.abs(vector).sum() * (1 + 2.0**-50)).all()
 
 
 # ---- errors

@@ -54,17 +54,6 @@ def test_value(seed, size, dtype, moves, bias, form):
     assert (steps is None) is not moves
 
 
-def test_keys_that_are_masked_are_not_there():
-    module = layer(moves=True)
-    (query, key, differences), _ = problem(0, (2, 3, 4, 1))
-    mask = np.array([True, False, True, False])
-    found = module(query, key, differences, mask=mask[None, None])
-    expected = module(query, key[:, mask], differences[:, :, mask])
-    limits = rounded(module, query, key, differences, mask=mask[None, None])
-    for a, b, limit in zip(found, expected, limits, strict=True):
-        assert_within(raw(a), raw(b), 2 * tolerance(limit, np.float64))
-
-
 def test_who_does_look_at_nan_gets_it_and_nobody_else():
     module, ((query, key, differences), _) = layer(moves=True), problem(0, (1, 3, 4, 1))
     mask = np.ones((1, 3, 4), bool)
@@ -96,17 +85,6 @@ def test_who_may_attend_to_nothing_gets_the_bias_and_stays():
     no_keys, still = module(arrays[0], arrays[1][:, :0], arrays[2][:, :, :0])
     np.testing.assert_array_equal(raw(no_keys), np.broadcast_to(module.output.bias.data, (2, 3, 4)))
     np.testing.assert_array_equal(raw(still), 0)
-
-
-def test_a_kernel_that_looks_at_distance_alone_does_not_depend_on_tokens():
-    """With nothing of s in it, weights are a function of the differences alone, whatever the tokens hold."""
-    module = layer()
-    module.kernel.layers[0].weight.data[1:] = 0
-    (query, key, differences), _ = problem(0, (1, 3, 4, 1))
-    first, _ = module(query, key, differences)
-    assert_same_bits(raw(module(query + 1, key, differences)[0]), raw(first))
-    module.kernel.layers[0].weight.data[1:] = 0.5
-    assert np.abs(raw(module(query + 1, key, differences)[0]) - raw(module(query, key, differences)[0])).max() > 1e-3
 
 
 def test_the_kernel_varies_over_the_length_scale_at_first():

@@ -18,17 +18,6 @@ from tests.helpers import (
 FORMS = [("nearest", False), ("nearest-exact", False), ("linear", False), ("linear", True)]
 
 
-def test_by_hand():
-    x = np.array([[[1.0, 5.0]]])
-    assert upsample(x, 3).tolist() == [[[1, 1, 1, 5, 5, 5]]]
-    assert upsample(x, size=3).tolist() == [[[1, 1, 5]]]
-    assert upsample(x, size=3, mode="nearest-exact").tolist() == [[[1, 5, 5]]]
-    assert upsample(x, 2, mode="linear").tolist() == [[[1, 2, 4, 5]]]
-    assert upsample(x, size=5, mode="linear", align_corners=True).tolist() == [[[1, 2, 3, 4, 5]]]
-    assert upsample(x, size=1, mode="linear").tolist() == [[[3]]]
-    assert upsample(x, size=1, mode="linear", align_corners=True).tolist() == [[[1]]]
-
-
 def test_a_factor_is_meant_as_it_is_written():
     """1.4 in floating point is less than 7/5: ⌊5 · 1.4⌋ is 7 all the same, and place 7 of 11 for 5 is that of x[5]."""
     x = np.arange(10.0).reshape(1, 1, 10)

@@ -7,6 +7,7 @@ import functools
 import inspect
 from fractions import Fraction
 
+import mpmath.libmp
 import numpy as np
 
 from refnp.layers import masks
@@ -14,6 +15,7 @@ from tests.transcriptions import activations, autograd, convolution, positions, 
 from tests.transcriptions import set_convolution as sets
 
 WIDE = np.longdouble
+fraction = mpmath.libmp.backend.gmpy.mpq if mpmath.libmp.BACKEND == "gmpy" else Fraction  # the same, many times faster
 
 
 def transcription(name):
@@ -71,9 +73,9 @@ def of_nothing(rule):
 
 def without_rounding(rule):
     """A rule of matrices in fractions."""
-    exactly = np.vectorize(lambda x: Fraction(*x.as_integer_ratio()), otypes=[object])
-    quotient = lambda x: WIDE(x.numerator) / WIDE(x.denominator)
-    rounded = np.vectorize(lambda x: quotient(Fraction(x)), otypes=[WIDE])
+    exactly = np.vectorize(lambda x: fraction(*x.as_integer_ratio()), otypes=[object])
+    quotient = lambda x: WIDE(int(x.numerator)) / WIDE(int(x.denominator))
+    rounded = np.vectorize(lambda x: quotient(fraction(x)), otypes=[WIDE])
     return lambda *arrays: rounded(rule(*(exactly(a) if a.size else a for a in arrays)))
 
 

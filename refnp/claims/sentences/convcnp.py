@@ -103,7 +103,7 @@ def unet_or_not():
 @true(
     '"Functional embeddings" have "a trivial translation equivariance", a vector has not',
     "Sivaraya (2023) 4.2.1",
-    tests="tests/layers/test_set_convolution_symmetries.py",
+    tests="tests/verify/test_properties.py",
 )
 def functional_embedding():
     """The set convolution at shifted places, and the CNP's vector."""
@@ -221,7 +221,7 @@ def equivariance_of_the_model():
 @true(
     '"the order of the datapoints does not matter"',
     "Sivaraya (2023) 4.2.1",
-    tests="tests/layers/test_set_convolution_symmetries.py",
+    tests="tests/verify/test_properties.py",
 )
 def order_of_points():
     """The embedding of points in another order, with their values and without."""

@@ -46,10 +46,6 @@ def test_an_odd_width_lacks_the_last_cosine():
     assert np.abs(p - sinusoidal(range(4), 6)[:, :5]).max() > 0.01
 
 
-def test_another_base():
-    assert_within(sinusoidal([3], 4, base=100), written.sinusoidal([3], 4, base=100), E)
-
-
 # ---- what the Transformer Notes ask: unique, consistent, general
 
 
@@ -239,15 +235,6 @@ def test_learned_positions_are_rows_of_a_table(n, features, dtype, seed):
     y = module(x, places)
     assert y.dtype == dtype
     assert_same_bits(y, x + table[places])
-
-
-def test_a_cache_goes_on_where_it_was():
-    """Token 17 alone, at place 17, is row 17 of the whole."""
-    x = normal(0, (2, 20, 4))
-    for module in (SinusoidalPositions(), LearnedPositions(20, 4, rng=generator())):
-        whole, one = module(x), module(x[:, 17:18], np.array([17]))
-        whole, one = (y if isinstance(y, np.ndarray) else y.numpy() for y in (whole, one))
-        assert_same_bits(one, whole[:, 17:18])
 
 
 def test_a_place_that_comes_twice_gets_two_gradients_and_others_none():

@@ -134,21 +134,6 @@ def test_index_by_index(method, mode):
     assert_within(y, expected, bound.reshape(y.shape))
 
 
-def test_tables_for_each_head():
-    """With `heads`, head h computes with its own tables."""
-    query, weights, grid = normal(0, (4, 2, 6, 3)), generator(1).random((4, 2, 6, 6)), image_places(2, 3)
-    for mode in ("bias", "contextual"):
-        scheme = scheme_of(mode, "cross", heads=2, values=True)
-        for h in range(2):
-            alone = scheme_of(mode, "cross", values=True)
-            alone.load_state_dict({name: value[h] for name, value in scheme.state_dict().items()})
-            s = np.broadcast_to(scheme.scores(query, grid, grid).numpy(), (4, 2, 6, 6))[:, h]
-            s_alone = alone.scores(query[:, h], grid, grid).numpy()
-            assert_same_bits(s, np.broadcast_to(s_alone, s.shape))
-            t, t_alone = scheme.values(weights, grid, grid), alone.values(weights[:, h], grid, grid)
-            np.testing.assert_allclose(t.numpy()[:, h], t_alone.numpy(), rtol=0, atol=2 * 14 * 2.0**-53 * 6 * 5)
-
-
 # ---- places, and tokens without one
 
 

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers import masks
 from refnp.layers.positions.relative import Shaw
 from refnp.numbers.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
@@ -81,17 +80,6 @@ def test_skewed_is_gathered(n, m, distance, start, per_head, seed):
     np.testing.assert_array_equal(t.numpy()[..., ::-1, :], t_back.numpy())
 
 
-def test_decoding_with_a_cache():
-    """One query at place 17 against keys 0 to 17 is row 17 of the whole; two at 16 and 17 are the last two."""
-    scheme, (query, key, value) = shaw(3, 4), problem(18, 18, batch=(2,))
-    run, mask = np.arange(18), masks.causal(18)
-    whole = looked_up(scheme, query, key, value, run, run, mask).numpy()
-    for n in (1, 2, 5):
-        rounded, _ = rounded_look_up(scheme, *map(exact, (query[:, -n:], key, value)), run[-n:], run, mask[-n:])
-        one = looked_up(scheme, query[:, -n:], key, value, run[-n:], run, mask[-n:]).numpy()
-        assert_within(one, whole[:, -n:], 2 * tolerance(rounded, np.float64))
-
-
 def test_memory_is_that_of_scores_not_of_vectors_for_pairs():
     """256 tokens, width 64: an array (N, M, d) has 64 times the scores. A training step takes 8 times; 12 may be."""
     n, d = 256, 64
@@ -103,19 +91,6 @@ def test_memory_is_that_of_scores_not_of_vectors_for_pairs():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 12 * n * n * 8
-
-
-def test_tables_for_each_head():
-    """With `heads`, head h computes with its own table, as a scheme of one head would."""
-    scheme, query = shaw(3, 2, heads=2), normal(0, (4, 2, 5, 3))
-    weights, run = generator(1).random((4, 2, 5, 5)), np.arange(5)
-    assert scheme.key.shape == (2, 5, 3)
-    for h in range(2):
-        alone = Shaw(3, 2, rng=generator())
-        alone.load_state_dict({name: value[h] for name, value in scheme.state_dict().items()})
-        assert_same_bits(scheme.scores(query, run, run).numpy()[:, h], alone.scores(query[:, h], run, run).numpy())
-        t, t_alone = scheme.values(weights, run, run), alone.values(weights[:, h], run, run)
-        np.testing.assert_allclose(t.numpy()[:, h], t_alone.numpy(), rtol=0, atol=5 * 8 * 2.0**-53 * 5)
 
 
 # ---- errors
