@@ -43,7 +43,6 @@ CANNOT = {
     ),
     "a type that is no other than float64": ("_computes_in_the_precision_of_its_input",),
     "a reference of the test's own in longdouble": (
-        "test_power_where_only_its_slope_is_out_of_range",
         "test_complex_log1p_near_zero_and_far_away",
     ),
 }

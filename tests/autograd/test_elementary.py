@@ -101,14 +101,6 @@ def test_gradients_where_the_base_is_zero():
         assert [bar.tolist() for bar in pullback(np.zeros(5))] == [[0] * 5, [0] * 5]
 
 
-@pytest.mark.parametrize(("x", "p", "y_bar"), [(1e-200, -1.0, 1e-300), (1e200, -1.0, 1e300), (1e-310, -0.5, 1e-200)])
-def test_power_where_only_its_slope_is_out_of_range(x, p, y_bar):
-    """p x^(p−1) over- or underflows, ȳ times it does not."""
-    (x_bar,) = ad.vjp(lambda x: ad.power(x, p), np.array([x]))[1](np.array([y_bar]))
-    wide = np.longdouble
-    assert_within(x_bar, [wide(y_bar) * p * wide(x) ** wide(p - 1)], 32 * unit_roundoff(float) * abs(x_bar))
-
-
 @pytest.mark.parametrize(
     ("x", "y", "z_bar"), [(1e-320, 1e-310, 1.0), (0.0, 1e-310, 1.0), (1e308, 1e100, 1e-308), (1.0, 1e-308, 1e-310)]
 )
@@ -150,15 +142,6 @@ def test_base_given_as_a_python_number_has_the_precision_of_the_exponent(dtype):
 # ---- tails and small numbers
 
 
-@pytest.mark.parametrize("dtype", REAL)
-def test_tanh_has_its_slope_to_all_digits_in_the_tails(dtype):
-    """1 − tanh² is 0 in float64 from x = 19 on; sech² x = 4e/(1 + e)² is 1e-16 there."""
-    x = np.array([-40, -19, -5, -1e-3, 0, 1e-3, 5, 19, 40], dtype)
-    wide = x.astype(np.longdouble)
-    expected = 1 / np.cosh(wide) ** 2
-    assert_within(gradient_of(ad.tanh, x)[0], expected, 16 * unit_roundoff(dtype) * expected * (1 + abs(wide)))
-
-
 @pytest.mark.parametrize("dtype", COMPLEX)
 @given(seed=seeds)
 def test_complex_log1p_near_zero_and_far_away(dtype, seed):
@@ -181,14 +164,6 @@ def test_complex_log1p_near_zero_and_far_away(dtype, seed):
 def test_complex_log1p_beyond_the_branch_point():
     z = np.array([-1 + 1j, -3 + 0.5j, -0.9 + 1e-200j, 1e200 + 1e200j, 5 - 3j])
     assert_within(log1p_of(z), np.log(1 + z), 8 * unit_roundoff(complex) * (1 + abs(np.log(1 + z))))
-
-
-@given(dtype=real_dtypes, seed=seeds)
-def test_small_numbers_keep_their_digits(dtype, seed):
-    x = normal(seed, 10, dtype, 1e-12)
-    u = unit_roundoff(dtype)
-    assert_within(ad.expm1(x), x + x * x / 2, 8 * u * abs(x))
-    assert_within(ad.log1p(x), x - x * x / 2, 8 * u * abs(x))
 
 
 # ---- precision

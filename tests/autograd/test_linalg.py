@@ -16,7 +16,6 @@ from tests.helpers import (
     laid_out,
     layouts,
     normal,
-    real_dtypes,
     seeds,
     unit_roundoff,
 )
@@ -105,29 +104,6 @@ def test_linear_mixes_precisions_as_numpy_does():
 
 
 # Cholesky
-
-
-@given(st.integers(0, 6), st.sampled_from([(), (2,), (2, 1), (0,)]), real_dtypes, layouts, seeds)
-def test_cholesky_is_its_equation(n, batch, dtype, layout, seed):
-    """L Lᵀ = A to (n+1) u |L||Lᵀ| (Higham (2002), thm. 10.3), and L is as near to that of 50 digits as follows.
-
-    The page divides a pivot by its root, which rounds once more than the root, and twice in the square.
-    """
-    rng = np.random.default_rng(seed)
-    a = laid_out(positive_definite(rng, batch, n, dtype), layout)
-    factor = cholesky(a)
-    u = unit_roundoff(dtype)
-    assert factor.dtype == dtype
-    assert factor.shape == a.shape
-    assert not np.triu(factor, 1).any()
-    wide = factor.astype(np.longdouble)
-    size = np.abs(wide) @ np.abs(wide).swapaxes(-1, -2)
-    assert_within(wide @ wide.swapaxes(-1, -2), a.astype(np.longdouble), (n + 4) * u * size)
-    for b in np.ndindex(batch):  # sensitivity: |ΔL| ≤ |L| tril(|L⁻¹||ΔA||L⁻ᵀ|), with the backward error above for ΔA
-        expected = transcription.cholesky(a[b])
-        inverse = np.abs(np.linalg.inv(expected.astype(float)))
-        moved = np.abs(expected) @ np.tril(inverse @ ((n + 4) * u * size[b]) @ inverse.T)
-        assert_within(factor[b], expected, 2 * moved)
 
 
 def test_cholesky_of_complex_symmetric_matrices():

@@ -58,14 +58,6 @@ def _rounded(number):
         return WIDE(mpmath.nstr(+number, 30))
 
 
-def log_softmax_gradient(x, y_bar):
-    """x̄_i = ȳ_i − p_i Σ_j ȳ_j for one row, with 40 digits left of what cancels."""
-    with mpmath.workdps(_digits(x)):
-        e = [mpmath.exp(_exactly(v)) for v in x]
-        total, total_bar = mpmath.fsum(e), mpmath.fsum(_exactly(g) for g in y_bar)
-        return np.array([_rounded(_exactly(g) - p / total * total_bar) for g, p in zip(y_bar, e, strict=True)], WIDE)
-
-
 def _slope(p, bars, i):
     return p[i] * mpmath.fsum(q * (bars[i] - bar) for q, bar in zip(p, bars, strict=True))
 
@@ -183,19 +175,6 @@ def attention(query, key, value, mask=None, bias=None, name="scaled_dot", parame
             weights[i, j] = weight
             for e in range(value.shape[-1]):
                 output[i, e] += weight * value[j, e]
-    return output, weights
-
-
-def batched_attention(query, key, value, mask=None, bias=None, name="scaled_dot", parameters=()):
-    """The same for every place of the axes in front, which broadcast."""
-    shapes = [np.shape(a)[:-2] for a in (query, key, value, mask, bias) if a is not None]
-    leading, n, m = np.broadcast_shapes(*shapes), query.shape[-2], key.shape[-2]
-    query, key, value = (np.broadcast_to(a, (*leading, *a.shape[-2:])) for a in (query, key, value))
-    mask, bias = (None if a is None else np.broadcast_to(a, (*leading, n, m)) for a in (mask, bias))
-    output, weights = np.zeros((*leading, n, value.shape[-1]), WIDE), np.zeros((*leading, n, m), WIDE)
-    for b in np.ndindex(leading):
-        shown = [None if a is None else a[b] for a in (mask, bias)]
-        output[b], weights[b] = attention(query[b], key[b], value[b], *shown, name, parameters)
     return output, weights
 
 
