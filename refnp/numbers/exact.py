@@ -94,25 +94,10 @@ for _name in ("add", "sub", "mul", "truediv", "pow"):
     setattr(Number, f"__r{_name}__", _reflected)
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Number, f"__{_name}__", _comparison(getattr(operator, _name)))
-for _name in (
-    "exp",
-    "expm1",
-    "log",
-    "log1p",
-    "sqrt",
-    "sin",
-    "cos",
-    "sinh",
-    "cosh",
-    "tanh",
-    "erf",
-    "erfc",
-    "ncdf",
-    "npdf",
-):
+OF_ONE = ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "sinh", "cosh", "tanh", "erf", "erfc", "ncdf", "npdf")
+for _name in OF_ONE:
     setattr(Number, _name, _alone(_name))
-for _name, _of in (("arctan", "atan"),):  # where NumPy has another name
-    setattr(Number, _name, _alone(_of))
+Number.arctan = _alone("atan")  # type: ignore[attr-defined]  # where NumPy has another name
 
 
 def each(name: str, values: np.ndarray) -> np.ndarray:

@@ -5,8 +5,8 @@ field prove. NumPy asks a `Kind` for a function, and it takes its own from a tab
 """
 
 import functools
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -46,6 +46,84 @@ class Kind:
     def constant(self, number: Any) -> Any:
         """A number of the formula, in this kind."""
         raise NotImplementedError
+
+
+class OfArrays(Kind):
+    """A kind that holds NumPy arrays of one shape, `value` and perhaps others, which are rearranged together."""
+
+    __slots__ = ()
+    value: Any
+
+    shape = property(lambda self: self.value.shape)
+    ndim = property(lambda self: self.value.ndim)
+    size = property(lambda self: self.value.size)
+    mT = property(lambda self: self.swapaxes(-1, -2))
+
+    def moved(self, rearrange: Callable) -> Self:
+        """The same numbers elsewhere: `rearrange` reshapes, transposes or selects, and rounds nothing."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __getitem__(self, index: Any) -> Self:
+        return self.moved(lambda a: a[index])
+
+    def reshape(self, *shape: Any) -> Self:
+        return self.moved(lambda a: a.reshape(*shape))
+
+    def swapaxes(self, i: int, j: int) -> Self:
+        return self.moved(lambda a: a.swapaxes(i, j))
+
+    def transpose(self, *axes: Any) -> Self:
+        return self.moved(lambda a: a.transpose(*axes))
+
+    def squeeze(self, axis: Any = None) -> Self:
+        return self.moved(lambda a: a.squeeze(axis))
+
+
+def moving(*functions: Callable) -> dict[Any, Callable]:
+    """Functions of NumPy that reshape, transpose or select, as those of a kind that holds arrays."""
+
+    def of(rearrange: Callable) -> Callable:
+        return lambda x, *places, **options: x.moved(lambda a: rearrange(a, *places, **options))
+
+    return {function: of(function) for function in functions}
+
+
+OF_ARRAYS: dict[Any, Callable] = moving(
+    np.reshape, np.swapaxes, np.moveaxis, np.transpose, np.expand_dims, np.squeeze, np.flip, np.roll, np.repeat,
+    np.take, np.take_along_axis, np.diagonal, np.broadcast_to,
+) | {
+    np.sum: lambda x, axis=None, keepdims=False: x.sum(axis, keepdims),
+    np.mean: lambda x, axis=None, keepdims=False: x.mean(axis, keepdims),
+    np.max: lambda x, axis=-1, keepdims=False: x.max(axis, keepdims),
+}  # fmt: skip
+ARITHMETIC = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "matmul": np.matmul}
+ORDER = {"gt": np.greater, "ge": np.greater_equal, "lt": np.less, "le": np.less_equal}
+COMPARISONS = ORDER | {"eq": np.equal, "ne": np.not_equal}
+
+
+def with_operators(kind: type[Kind], comparisons: Mapping[str, np.ufunc] = ORDER) -> None:
+    """Gives a kind Python's operators, which are its forms of NumPy's functions, and arrays in front of it likewise.
+
+    What is made of others answers in place of these.
+    """
+
+    def operator_of(ufunc: np.ufunc, *, reflected: bool = False) -> Callable:
+        of = kind.functions[ufunc]
+
+        def operate(x: Any, y: Any) -> Any:
+            if getattr(y, "of_others", False):
+                return NotImplemented
+            return of(y, x) if reflected else of(x, y)
+
+        return operate
+
+    for name, ufunc in (ARITHMETIC | {**comparisons}).items():
+        setattr(kind, f"__{name}__", operator_of(ufunc))
+    for name, ufunc in ARITHMETIC.items():
+        setattr(kind, f"__r{name}__", operator_of(ufunc, reflected=True))
 
 
 def split(x: Any, sections: Any, axis: int = 0) -> list:

@@ -13,13 +13,13 @@ import numpy as np
 
 from refnp.numbers import words
 from refnp.numbers.duals import Array
-from refnp.numbers.kinds import Kind
+from refnp.numbers.kinds import COMPARISONS, OF_ARRAYS, OfArrays, moving, with_operators
 from refnp.numbers.sinusoids import sinusoids_of
 from refnp.numbers.summation import sum_of_products
 from refnp.numbers.words import Constant
 
 
-class Objects(Kind):
+class Objects(OfArrays):
     """`value`, an array of elements of one kind. Numbers, arrays and constants beside it become such.
 
     A subclass says what an element of a number is (`element`), which float decides for it (`decides`), and in which
@@ -55,11 +55,6 @@ class Objects(Kind):
     def constant(self, number: Constant) -> Any:
         return type(self)(number)
 
-    shape = property(lambda self: self.value.shape)
-    ndim = property(lambda self: self.value.ndim)
-    size = property(lambda self: self.value.size)
-    mT = property(lambda self: self.made(self.value.swapaxes(-1, -2)))
-
     @property
     def real(self) -> Array:
         """The floats that decide."""
@@ -75,11 +70,8 @@ class Objects(Kind):
         found.value = value
         return found
 
-    def __len__(self) -> int:
-        return len(self.value)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.made(np.asarray(self.value[index], object))
+    def moved(self, rearrange: Callable) -> Any:
+        return self.made(np.asarray(rearrange(self.value), object))
 
     def __neg__(self) -> Any:
         return self.made(-self.value)
@@ -87,18 +79,6 @@ class Objects(Kind):
     def __pow__(self, power: int) -> Any:
         power_of = np.frompyfunc(lambda element: element**power, 1, 1)
         return self.made(np.asarray(power_of(self.value), object))
-
-    def reshape(self, *shape: Any) -> Any:
-        return self.made(self.value.reshape(*shape))
-
-    def transpose(self, *axes: Any) -> Any:
-        return self.made(self.value.transpose(*axes))
-
-    def swapaxes(self, i: int, j: int) -> Any:
-        return self.made(self.value.swapaxes(i, j))
-
-    def squeeze(self, axis: Any = None) -> Any:
-        return self.made(self.value.squeeze(axis))
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
         return type(self)(self.value.sum(axis, keepdims=keepdims))
@@ -130,11 +110,6 @@ def _compared(ufunc: np.ufunc) -> Callable:
     """A comparison, by the floats that decide."""
     floats = lambda a: a.real if isinstance(a, Objects) else float(a) if isinstance(a, Constant) else a
     return lambda *arguments: ufunc(*map(floats, arguments))
-
-
-def _moving(rearrange: Callable) -> Callable:
-    """A function that reshapes, transposes or selects."""
-    return lambda x, *places, **options: x.made(np.asarray(rearrange(x.value, *places, **options), object))
 
 
 def _joining(join: Callable) -> Callable:
@@ -208,11 +183,7 @@ def _own(name: str) -> Callable:
 ELEMENTWISE = (np.add, np.subtract, np.multiply, np.true_divide, np.matmul, np.negative, np.square, np.exp,
                np.expm1, np.log, np.log1p, np.sqrt, np.tanh, np.sin, np.cos, np.sinh, np.cosh, np.arctan, np.arctan2,
                np.power)  # fmt: skip
-COMPARED = (np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal)
-MOVING = (np.reshape, np.swapaxes, np.moveaxis, np.transpose, np.expand_dims, np.squeeze, np.flip, np.roll, np.repeat,
-          np.take, np.take_along_axis, np.diagonal, np.broadcast_to, np.cumsum,
-          np.cumprod)  # fmt: skip
-FUNCTIONS: dict[Any, Callable] = {
+FUNCTIONS: dict[Any, Callable] = OF_ARRAYS | {
     np.where: where,
     np.tril: lambda x, k=0: type(x)(np.tril(x.value, k)),  # whose zeros are to be elements
     np.triu: lambda x, k=0: type(x)(np.triu(x.value, k)),
@@ -221,9 +192,6 @@ FUNCTIONS: dict[Any, Callable] = {
     np.maximum: lambda x, y: where(_compared(np.greater)(x, y), x, y),
     np.minimum: lambda x, y: where(_compared(np.less)(x, y), x, y),
     np.absolute: lambda x: where(x.real < 0, -x, x),
-    np.sum: lambda x, axis=None, keepdims=False: x.sum(axis, keepdims),
-    np.mean: lambda x, axis=None, keepdims=False: x.mean(axis, keepdims),
-    np.max: lambda x, axis=-1, keepdims=False: x.max(axis, keepdims),
     np.concatenate: _joining(np.concatenate),
     np.stack: _joining(np.stack),
     np.ones_like: lambda x: type(x)(np.ones(x.shape, int)),
@@ -243,20 +211,7 @@ FUNCTIONS: dict[Any, Callable] = {
 }
 FUNCTIONS[np.isnan] = lambda x: np.isnan(x.real)
 FUNCTIONS |= {ufunc: _elementwise(ufunc) for ufunc in ELEMENTWISE}
-FUNCTIONS |= {ufunc: _compared(ufunc) for ufunc in COMPARED}
-FUNCTIONS |= {function: _moving(function) for function in MOVING}
+FUNCTIONS |= {ufunc: _compared(ufunc) for ufunc in COMPARISONS.values()}
+FUNCTIONS |= moving(np.cumsum, np.cumprod)
 Objects.functions = FUNCTIONS
-
-
-def _operator(ufunc: np.ufunc, *, reflected: bool = False) -> Callable:
-    """An operator of Python as NumPy's function of it."""
-    of = FUNCTIONS[ufunc]
-    return (lambda x, y: of(y, x)) if reflected else (lambda x, y: of(x, y))
-
-
-_OPERATORS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "matmul": np.matmul}
-for _name, _ufunc in _OPERATORS.items():
-    setattr(Objects, f"__{_name}__", _operator(_ufunc))
-    setattr(Objects, f"__r{_name}__", _operator(_ufunc, reflected=True))
-for _name, _ufunc in {"gt": np.greater, "ge": np.greater_equal, "lt": np.less, "le": np.less_equal}.items():
-    setattr(Objects, f"__{_name}__", _operator(_ufunc))
+with_operators(Objects)

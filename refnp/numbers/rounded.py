@@ -45,13 +45,13 @@ from numpy.typing import ArrayLike
 
 from refnp.numbers.arithmetic import Arithmetic, blocked_depth
 from refnp.numbers.exact import as_numbers
-from refnp.numbers.kinds import Kind
+from refnp.numbers.kinds import OfArrays
 from refnp.numbers.precision import WIDE
 from refnp.numbers.summation import most_of_products, sum_of_products
 from refnp.numbers.words import Constant, Wide
 
 
-class Rounded(Kind):
+class Rounded(OfArrays):
     """`value`, `error` and `lost`, arrays of one shape; made by `exact` or `constant`, or by operations on others.
 
     `arithmetic` is what is judged, or None. `products` belongs to a sum of products: the sum of their sizes, and how
@@ -69,14 +69,7 @@ class Rounded(Kind):
         self.arithmetic = arithmetic
         self.products: tuple[np.ndarray, np.ndarray] | None = None
 
-    shape = property(lambda self: self.value.shape)
-    ndim = property(lambda self: self.value.ndim)
-    size = property(lambda self: self.value.size)
     real = property(lambda self: self.value)  # decides between forms of one function, and has no error
-    mT = property(lambda self: self.swapaxes(-1, -2))
-
-    def __len__(self) -> int:
-        return len(self.value)
 
     @property
     def off(self) -> Any:
@@ -180,24 +173,8 @@ class Rounded(Kind):
         same = (self.value == other.value) & (off == 0)
         return Doubt(of(self.value, other.value), (off > 0) & (np.abs(self.value - other.value) <= off), same)
 
-    def __getitem__(self, index: Any) -> "Rounded":
-        return self.moved(lambda a: a[index])
-
-    def moved(self, rearrange: Callable) -> "Rounded":
-        """The same numbers elsewhere: `rearrange` reshapes, transposes or selects, and rounds nothing."""
+    def moved(self, rearrange: Callable) -> Any:
         return arranged(rearrange, self)
-
-    def reshape(self, *shape: Any) -> "Rounded":
-        return self.moved(lambda a: a.reshape(*shape))
-
-    def swapaxes(self, i: int, j: int) -> "Rounded":
-        return self.moved(lambda a: a.swapaxes(i, j))
-
-    def transpose(self, *axes: Any) -> "Rounded":
-        return self.moved(lambda a: a.transpose(*axes))
-
-    def squeeze(self, axis: Any = None) -> "Rounded":
-        return self.moved(lambda a: a.squeeze(axis))
 
     def sum(
         self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, depth: int | None = None
@@ -362,7 +339,7 @@ def noting_long_means() -> Iterator[list[int]]:
         _long_means.reset(token)
 
 
-class Doubt(Kind):
+class Doubt(OfArrays):
     """Booleans, where rounding may decide otherwise, and where equal numbers were compared.
 
     `np.where` covers both sides where there is doubt. Equal numbers, at a kink, are `at_kink` of rounding.py.
@@ -374,9 +351,6 @@ class Doubt(Kind):
     def __init__(self, value: Any, doubtful: Any, same: Any = False):
         self.value = np.asarray(value)
         self.doubtful, self.same = (np.broadcast_to(a, self.value.shape) for a in (doubtful, same))
-
-    shape = property(lambda self: self.value.shape)
-    ndim = property(lambda self: self.value.ndim)
 
     def __invert__(self) -> "Doubt":
         return Doubt(~self.value, self.doubtful, self.same)
@@ -391,8 +365,8 @@ class Doubt(Kind):
 
     __rand__, __ror__ = __and__, __or__
 
-    def __getitem__(self, index: Any) -> "Doubt":
-        return Doubt(self.value[index], self.doubtful[index], self.same[index])
+    def moved(self, rearrange: Callable) -> "Doubt":
+        return Doubt(*map(rearrange, (self.value, self.doubtful, self.same)))
 
 
 def exact(value: ArrayLike, arithmetic: Arithmetic | None = None) -> Rounded:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from refnp.numbers import special, words
 from refnp.numbers.arithmetic import ASSUMED, Arithmetic, arithmetic, blocked_depth, judging_precision
 from refnp.numbers.exact import each
+from refnp.numbers.kinds import OF_ARRAYS, moving
 from refnp.numbers.parts import part
 from refnp.numbers.precision import WIDE, policy
 from refnp.numbers.rounded import (
@@ -182,30 +183,6 @@ def exp(x: Rounded) -> Rounded:
     return where(hidden, 0, function(np.where(hidden, 1, z), _exp_slope(shown, z), shown))
 
 
-def expm1(x: Rounded) -> Rounded:
-    """eˣ − 1."""
-    z = np.expm1(x.value)
-    return exact(z) if without_error(x) else function(z, _exp_slope(x, np.exp(x.value)), x)
-
-
-def log(x: Rounded) -> Rounded:
-    """log x: e_z = e_x/x + 8|z|."""
-    z = np.log(x.value)
-    return exact(z) if without_error(x) else function(z, inverse(x.value, x.off), x)
-
-
-def log1p(x: Rounded) -> Rounded:
-    """log(1 + x)."""
-    z = np.log1p(x.value)
-    return exact(z) if without_error(x) else function(z, inverse(1 + x.value, x.off), x)
-
-
-def tanh(x: Rounded) -> Rounded:
-    """tanh x."""
-    z = np.tanh(x.value)
-    return exact(z) if without_error(x) else function(z, 1 - np.tanh(_nearer(x)) ** 2, x)
-
-
 def sqrt(x: Rounded, *, signed: bool = False) -> Rounded:
     """Rounded correctly everywhere (IEEE 754), and so to 1u. |√y − √x| is |y − x|/(√y + √x), and at most √|y − x|.
 
@@ -222,20 +199,6 @@ def sqrt(x: Rounded, *, signed: bool = False) -> Rounded:
     return root
 
 
-def erf(x: Rounded) -> Rounded:
-    """erf x."""
-    if without_error(x):
-        return exact(each("erf", x.value))
-    return function(special.erf_of(x.value), special.TWO_OVER_SQRT_PI * special.gaussian_of(_nearer(x)), x)
-
-
-def erfc(x: Rounded) -> Rounded:
-    """erfc x."""
-    if without_error(x):
-        return exact(each("erfc", x.value))
-    return function(special.erfc_of(x.value), special.TWO_OVER_SQRT_PI * special.gaussian_of(_nearer(x)), x)
-
-
 def normal_cdf(z: Rounded) -> tuple[Rounded, Rounded]:
     """Φ(z) and φ(z), the normal distribution and its density, whose slope is −z φ(z)."""
     if without_error(z):
@@ -245,32 +208,42 @@ def normal_cdf(z: Rounded) -> tuple[Rounded, Rounded]:
     return function(value, steepest, z), function(density, (np.abs(z.value) + z.off) * steepest, z)
 
 
-def less_log1p(x: Rounded) -> Rounded:
-    """x − log(1 + x), whose slope is x/(1 + x)."""
-    if without_error(x):
-        return exact(x.value - np.log1p(x.value))
-    ends = (np.maximum(x.value - x.off, 0 * x.value - 1), x.value + x.off)
+def smooth(of: Callable, slope: Callable, exactly: Callable | None = None) -> Callable[[Rounded], Rounded]:
+    """A function of one number, with its largest slope within x.off of x; `exactly` is it in arbitrary precision."""
+
+    def function_of(x: Rounded) -> Rounded:
+        if without_error(x):
+            return exact((exactly or of)(x.value))
+        return function(of(x.value), slope(x), x)
+
+    return function_of
+
+
+def _gaussian(x: Rounded) -> Any:
+    """2/√π e^(−x²), the slope of erf and erfc, where it is steepest."""
+    return special.TWO_OVER_SQRT_PI * special.gaussian_of(_nearer(x))
+
+
+def _steeper_end(slope: Callable) -> Callable:
+    """The slope of a convex function at that end of x ± x.off where it is steeper."""
+    return lambda x: np.maximum(*(np.abs(slope(end)) for end in (x.value - x.off, x.value + x.off)))
+
+
+def _slope_of_less_log1p(x: np.ndarray) -> np.ndarray:
+    """x/(1 + x), for x from −1 on."""
+    x = np.maximum(x, 0 * x - 1)
     with np.errstate(all="ignore"):
-        slopes = [np.abs(end / (1 + end)) for end in ends]
-    return function(special.less_log1p_of(x.value), np.maximum(*slopes), x)
+        return x / (1 + x)
 
 
-def expm1_less(x: Rounded) -> Rounded:
-    """e^x − 1 − x, whose slope is e^x − 1."""
-    if without_error(x):
-        return exact(np.expm1(x.value) - x.value)
-    slope = np.maximum(np.abs(np.expm1(x.value + x.off)), np.abs(np.expm1(x.value - x.off)))
-    return function(special.expm1_less_of(x.value), slope, x)
-
-
-def smooth(name: str, slope: Callable[[Rounded], Any]) -> Callable[[Rounded], Rounded]:
-    """A function of NumPy, with its largest slope within x.off of x."""
-
-    def of(x: Rounded) -> Rounded:
-        z = getattr(np, name)(x.value)
-        return exact(z) if without_error(x) else function(z, slope(x), x)
-
-    return of
+expm1 = smooth(np.expm1, lambda x: _exp_slope(x, np.exp(x.value)))
+log = smooth(np.log, lambda x: inverse(x.value, x.off))  # e_z = e_x/x + 8|z|
+log1p = smooth(np.log1p, lambda x: inverse(1 + x.value, x.off))
+tanh = smooth(np.tanh, lambda x: 1 - np.tanh(_nearer(x)) ** 2)
+erf = smooth(special.erf_of, _gaussian, lambda x: each("erf", x))
+erfc = smooth(special.erfc_of, _gaussian, lambda x: each("erfc", x))
+less_log1p = smooth(special.less_log1p_of, _steeper_end(_slope_of_less_log1p), lambda x: x - np.log1p(x))
+expm1_less = smooth(special.expm1_less_of, _steeper_end(np.expm1), lambda x: np.expm1(x) - x)
 
 
 def absolute(x: Rounded) -> Rounded:
@@ -413,21 +386,12 @@ def _of_two(of: Callable, reflected: str) -> Callable:
     return lambda x, y: of(x, y) if isinstance(x, Rounded) else getattr(y, reflected)(x)
 
 
-def _moving(rearrange: Callable) -> Callable:
-    """A function that reshapes, transposes or selects."""
-    return lambda x, *places, **options: x.moved(lambda a: rearrange(a, *places, **options))
-
-
 def _joining(join: Callable) -> Callable:
     """A function that makes one array of several."""
     return lambda parts, axis=0: arranged(lambda *arrays: join(arrays, axis), *map(number, parts))
 
 
-MOVING: tuple[Callable, ...] = (
-    np.reshape, np.swapaxes, np.moveaxis, np.transpose, np.expand_dims, np.squeeze, np.flip, np.roll, np.repeat,
-    np.take, np.take_along_axis, np.pad, np.tril, np.triu, np.diagonal, np.broadcast_to,
-)  # fmt: skip
-FUNCTIONS: dict[Any, Callable] = {
+FUNCTIONS: dict[Any, Callable] = OF_ARRAYS | {
     np.add: _of_two(operator.add, "__radd__"),
     np.subtract: _of_two(operator.sub, "__rsub__"),
     np.multiply: _of_two(operator.mul, "__rmul__"),
@@ -455,14 +419,11 @@ FUNCTIONS: dict[Any, Callable] = {
     np.log1p: log1p,
     np.sqrt: sqrt,
     np.tanh: tanh,
-    np.sin: smooth("sin", lambda x: np.minimum(np.abs(np.cos(x.value)) + x.off, 1)),
-    np.cos: smooth("cos", lambda x: np.minimum(np.abs(np.sin(x.value)) + x.off, 1)),
-    np.sinh: smooth("sinh", lambda x: np.cosh(np.abs(x.value) + x.off)),
-    np.cosh: smooth("cosh", lambda x: np.sinh(np.abs(x.value) + x.off)),
-    np.arctan: smooth("arctan", lambda x: 1 / (1 + _nearer(x) ** 2)),
-    np.sum: lambda x, axis=None, keepdims=False: x.sum(axis, keepdims),
-    np.mean: lambda x, axis=None, keepdims=False: x.mean(axis, keepdims),
-    np.max: lambda x, axis=-1, keepdims=False: x.max(axis, keepdims),
+    np.sin: smooth(np.sin, lambda x: np.minimum(np.abs(np.cos(x.value)) + x.off, 1)),
+    np.cos: smooth(np.cos, lambda x: np.minimum(np.abs(np.sin(x.value)) + x.off, 1)),
+    np.sinh: smooth(np.sinh, lambda x: np.cosh(np.abs(x.value) + x.off)),
+    np.cosh: smooth(np.cosh, lambda x: np.sinh(np.abs(x.value) + x.off)),
+    np.arctan: smooth(np.arctan, lambda x: 1 / (1 + _nearer(x) ** 2)),
     np.cumsum: cumulative_sum,
     np.cumprod: cumulative_product,
     np.prod: product_over,
@@ -483,5 +444,5 @@ FUNCTIONS: dict[Any, Callable] = {
     words.less_log1p: less_log1p,
     words.expm1_less: expm1_less,
 }
-FUNCTIONS |= {function: _moving(function) for function in MOVING}
+FUNCTIONS |= moving(np.pad, np.tril, np.triu)
 Rounded.functions, Doubt.functions = FUNCTIONS, {np.where: where}

@@ -44,6 +44,7 @@ from refnp.numbers.indexed.indices import abstracted, moved
 from refnp.numbers.indexed.noting import noted
 from refnp.numbers.indexed.sizes import Size, broadcast, is_alike, is_number, is_one, listed, pieces, product_of, sum_of
 from refnp.numbers.indexed.sizes import places as axis_places
+from refnp.numbers.kinds import COMPARISONS, with_operators
 
 
 def together(of: Callable[..., Expression], *arrays: Any, seen: Condition | None = None) -> Indexed:
@@ -544,21 +545,13 @@ UFUNCS = {function: noted(function, of) for function, of in UFUNCS.items()}
 FUNCTIONS = {function: noted(function, of) for function, of in FUNCTIONS.items()}
 for _name, _function in (("sum", np.sum), ("mean", np.mean), ("__pow__", np.power)):
     setattr(Indexed, _name, noted(_function, getattr(Indexed, _name)))
-_COMPARED = {
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "eq": np.equal,
-    "ne": np.not_equal,
-}
 Indexed.functions = UFUNCS | FUNCTIONS
 Size.functions = Indexed.functions | {windows.windows: windows_of, windows.runs: runs_of, words.arange: every_place}
 Size.functions[words.full] = lambda shape, number: broadcast_to(number, shape)
 if hasattr(words, "summed_to"):
     Indexed.functions[words.summed_to] = summed_to
 _TESTS = (np.isinf, np.isneginf, np.isfinite, np.isnan)
-Real.functions = {ufunc: UFUNCS[ufunc] for ufunc in (*_COMPARED.values(), *_TESTS)}
+Real.functions = {ufunc: UFUNCS[ufunc] for ufunc in (*COMPARISONS.values(), *_TESTS)}
 Real.functions |= {np.floor_divide: floor_divide, words.largest: largest, np.sign: lambda x: sign(x.x)}
 Real.functions[np.absolute] = lambda x: Real(absolute(x.x))
 
@@ -573,25 +566,6 @@ _DIVIDED = {"__truediv__": _of_size(np.true_divide), "__rtruediv__": _of_size(np
 _DIVIDED["__pow__"] = lambda x, p: lift(x) ** Fraction(p)
 for _name, _by in _DIVIDED.items():
     setattr(Size, _name, _by)
-
-
-def _operator(ufunc: Any, *, reflected: bool = False) -> Callable:
-    """An operator of Python as NumPy's function of it; what is made of these arrays answers in their place."""
-    of = UFUNCS[ufunc]
-
-    def operate(x: Any, y: Any) -> Any:
-        if getattr(y, "of_others", False):
-            return NotImplemented
-        return of(y, x) if reflected else of(x, y)
-
-    return operate
-
-
-_OPERATORS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "matmul": np.matmul}
-for _name, _ufunc in _OPERATORS.items():
-    setattr(Indexed, f"__{_name}__", _operator(_ufunc))
-    setattr(Indexed, f"__r{_name}__", _operator(_ufunc, reflected=True))
 for _name, _method in (("dot", dot), ("clip", clip)):
     setattr(Indexed, _name, _method)
-for _name, _ufunc in _COMPARED.items():
-    setattr(Indexed, f"__{_name}__", _operator(_ufunc))
+with_operators(Indexed, COMPARISONS)
