@@ -24,7 +24,7 @@ import contextvars
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,6 +36,7 @@ from refnp.numbers.arrays import axes_last, floating, in_order, normalize_axes
 from refnp.numbers.duals import Array, Dual
 from refnp.numbers.kinds import Kind, kind_of
 from refnp.numbers.parts import Parts, part, with_parts
+from refnp.numbers.within import within
 
 
 class Page(Operation, Protocol):
@@ -60,19 +61,14 @@ HOLDS = {  # how every number of an argument lies to 0, how to what, and what it
 WITHOUT_KERNEL = "gFDG"  # longdouble and complex numbers: kernels are written for floats alone
 
 
-@contextlib.contextmanager
-def plain() -> Iterator[None]:
+def plain() -> contextlib.AbstractContextManager[Any]:
     """Within this block pages run alone, without kernels: for reading, and for judging a kernel.
 
     A page computes what is written on it. It does not promise what kernels, and what stands around both, do: squares
     that overflow, constant rows whose mean is rounded, numbers of which only some rows may know (NaN behind a mask of a
     few queries), speed and memory.
     """
-    token = _plain.set(True)
-    try:
-        yield
-    finally:
-        _plain.reset(token)
+    return within(_plain, True)
 
 
 def page(

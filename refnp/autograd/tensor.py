@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refnp.numbers.kinds import Kind
+from refnp.numbers.within import within
 
 _steps = itertools.count()
 recording = contextvars.ContextVar("recording", default=True)
@@ -43,12 +44,8 @@ def no_grad() -> Iterator[None]:
 
 def recorded(function: Callable, *arguments: Any) -> Any:
     """function(*arguments), with the tape written, inside `no_grad` too."""
-    tokens = recording.set(True), _differentiated.set(True)
-    try:
+    with within(recording, True), within(_differentiated, True):
         return function(*arguments)
-    finally:
-        recording.reset(tokens[0])
-        _differentiated.reset(tokens[1])
 
 
 class Step:
@@ -57,15 +54,9 @@ class Step:
     branched = False
 
 
-@contextlib.contextmanager
-def stepping() -> Iterator[Step]:
+def stepping() -> contextlib.AbstractContextManager[Step]:
     """Within this block imaginary parts are derivatives, which a constant (.numpy(), .detach()) has not."""
-    step = Step()
-    token = _stepping.set(step)
-    try:
-        yield step
-    finally:
-        _stepping.reset(token)
+    return within(_stepping, Step())
 
 
 def is_recording() -> bool:

@@ -22,9 +22,9 @@ from refnp.formulas.lines import usual_form
 from refnp.numbers import words
 from refnp.numbers.indexed.arrays import Condition, Indexed, lift, symbol
 from refnp.numbers.indexed.expressions import Expression, number, total
-from refnp.numbers.indexed.noting import Note, noting
 from refnp.numbers.indexed.proving import LACKING, in_words
 from refnp.numbers.indexed.sizes import Size, as_number
+from refnp.numbers.within import Note, noting
 
 EACH = {  # what an operation is, once for each number of its result
     np.multiply: "multiplications",

@@ -24,7 +24,6 @@ import hashlib
 import itertools
 import math
 import operator
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from refnp.numbers import words
 from refnp.numbers.duals import Array
 from refnp.numbers.objects import Objects
 from refnp.numbers.summation import sum_of_products
+from refnp.numbers.within import within
 
 Q = 2**61 - 1
 
@@ -61,15 +61,9 @@ G = pow(3, (P - 1) // Q, P)
 _met = contextvars.ContextVar[set[str] | None]("met", default=None)
 
 
-@contextlib.contextmanager
-def noting_unknowns() -> Iterator[set[str]]:
+def noting_unknowns() -> contextlib.AbstractContextManager[set[str]]:
     """Within this block the names of functions are noted whose values are unknowns."""
-    found: set[str] = set()
-    token = _met.set(found)
-    try:
-        yield found
-    finally:
-        _met.reset(token)
+    return within(_met, set[str]())
 
 
 def met(name: str) -> None:

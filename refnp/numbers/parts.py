@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
+from refnp.numbers.within import within
+
 Parts = Mapping[Callable, Callable]
 _others: ContextVar[Parts] = ContextVar("others", default=MappingProxyType({}))
 
@@ -38,11 +40,8 @@ def with_parts(equation: Callable, parts: Parts, *, unless_others: bool = False)
     """
 
     def call(function: Callable, *arguments: Any, **options: Any) -> Any:
-        token = _others.set({**parts, **_others.get()} if unless_others else parts)
-        try:
+        with within(_others, {**parts, **_others.get()} if unless_others else parts):
             return function(*arguments, **options)
-        finally:
-            _others.reset(token)
 
     def with_others(*arguments: Any, **options: Any) -> Any:
         found = call(equation, *arguments, **options)

@@ -37,7 +37,7 @@ import contextlib
 import contextvars
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,7 @@ from refnp.numbers.exact import as_numbers
 from refnp.numbers.kinds import OfArrays
 from refnp.numbers.precision import WIDE
 from refnp.numbers.summation import most_of_products, sum_of_products
+from refnp.numbers.within import within
 from refnp.numbers.words import Constant, Wide
 
 
@@ -328,15 +329,9 @@ class Rounded(OfArrays):
 _long_means = contextvars.ContextVar[list[int] | None]("long_means", default=None)
 
 
-@contextlib.contextmanager
-def noting_long_means() -> Iterator[list[int]]:
+def noting_long_means() -> contextlib.AbstractContextManager[list[int]]:
     """Within this block the lengths of means are noted whose bounds depend on the blocks in which they are added up."""
-    found: list[int] = []
-    token = _long_means.set(found)
-    try:
-        yield found
-    finally:
-        _long_means.reset(token)
+    return within(_long_means, list[int]())
 
 
 class Doubt(OfArrays):

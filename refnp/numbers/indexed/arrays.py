@@ -37,6 +37,7 @@ from refnp.numbers.indexed.functions import largest_at, without_scale
 from refnp.numbers.indexed.indices import abstracted, index
 from refnp.numbers.indexed.sizes import Size, as_number, indices, is_number, places, product_of
 from refnp.numbers.indexed.terms import Index, fresh
+from refnp.numbers.within import within
 from refnp.numbers.words import Constant, Kind
 
 At = Callable[[tuple], Expression]
@@ -501,17 +502,12 @@ def mask(name: str, *shape: Any) -> Condition:
     return Condition(shape, lambda i: atom("m", name, tuple(i)))
 
 
-@contextlib.contextmanager
-def any_numbers() -> Iterator[None]:
+def any_numbers() -> contextlib.AbstractContextManager[Any]:
     """Within this block arrays of floats stand for any of their shape, equal ones for the same.
 
     Lengths of LETTERED or more are letters, too.
     """
-    token = _fixed.set({})
-    try:
-        yield
-    finally:
-        _fixed.reset(token)
+    return within(_fixed, {})
 
 
 _fixed = contextvars.ContextVar[dict | None]("fixed", default=None)  # the names of such arrays

@@ -41,10 +41,10 @@ from refnp.numbers.indexed.expressions import (
     total,
 )
 from refnp.numbers.indexed.indices import abstracted, moved
-from refnp.numbers.indexed.noting import noted
 from refnp.numbers.indexed.sizes import Size, broadcast, is_alike, is_number, is_one, listed, pieces, product_of, sum_of
 from refnp.numbers.indexed.sizes import places as axis_places
 from refnp.numbers.kinds import COMPARISONS, with_operators
+from refnp.numbers.within import noted
 
 
 def together(of: Callable[..., Expression], *arrays: Any, seen: Condition | None = None) -> Indexed:

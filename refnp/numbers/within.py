@@ -1,10 +1,26 @@
-"""Which operations a page is made of: those that run within `noting()` are noted, with what they took and gave."""
+"""What holds within a block of a program: a context variable has a value, operations are noted.
+
+with noting() as notes:          the operations of NumPy, and the words, that pages are made of, in their order
+    softmax.page(x)
+"""
 
 import contextlib
 import contextvars
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+@contextlib.contextmanager
+def within(variable: contextvars.ContextVar[Any], value: T) -> Iterator[T]:
+    """Within this block, which is given the value too, the variable has it."""
+    token = variable.set(value)
+    try:
+        yield value
+    finally:
+        variable.reset(token)
 
 
 class Note(NamedTuple):
@@ -18,30 +34,21 @@ class Note(NamedTuple):
 _notes = contextvars.ContextVar[list[Note] | None]("notes", default=None)
 
 
-@contextlib.contextmanager
-def noting() -> Iterator[list[Note]]:
+def noting() -> contextlib.AbstractContextManager[list[Note]]:
     """Within this block operations are noted, in their order; what one is made of is part of it."""
-    notes: list[Note] = []
-    token = _notes.set(notes)
-    try:
-        yield notes
-    finally:
-        _notes.reset(token)
+    return within(_notes, list[Note]())
 
 
 def noted(function: Any, of: Callable) -> Callable:
-    """What a function is for these arrays, which notes its calls."""
+    """What a function is for arrays of a kind, which notes its calls."""
 
     @functools.wraps(of)
     def computed(*arguments: Any, **options: Any) -> Any:
         notes = _notes.get()
         if notes is None:
             return of(*arguments, **options)
-        token = _notes.set(None)
-        try:
+        with within(_notes, None):
             result = of(*arguments, **options)
-        finally:
-            _notes.reset(token)
         notes.append(Note(function, arguments, result))
         return result
 
