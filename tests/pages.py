@@ -16,13 +16,8 @@ import tempfile
 from refnp.cli import main
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGES = (
-    ROOT / "README.md",
-    ROOT / "docs" / "explain.md",
-    ROOT / "docs" / "judging.md",
-    ROOT / "docs" / "unification.md",
-    ROOT / "docs" / "vision.md",
-)
+NAMES = "engine explain judging loading symmetry tnp training transformer unification vision"
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in NAMES.split()))
 BLOCK = re.compile(r"^```(python|console|text output)(?: (\S+))?\n(.*?)^```$", re.S | re.M)
 
 

@@ -1,7 +1,5 @@
-"""The guide's example prints what the guide says, and the study in examples/ runs."""
+"""The study in examples/ comes to the verdicts that it announces."""
 
-import contextlib
-import io
 import pathlib
 import re
 import runpy
@@ -12,16 +10,6 @@ from refnp.symmetry.claim import FLOATS
 
 ROOT = pathlib.Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(len(FLOATS) < 3, reason="printed with a longdouble that is wider than float64")
-
-
-@pytest.mark.parametrize("example", [0, 1])
-def test_an_example_in_the_guide_prints_what_it_says(example):
-    text = (ROOT / "docs" / "symmetry.md").read_text(encoding="utf-8")
-    code, expected = re.findall(r"```python\n(.*?)```\s+```text output\n(.*?)```", text, re.S)[example]
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(code, "symmetry.md", "exec"), {})
-    assert printed.getvalue().rstrip() == expected.rstrip()
 
 
 def test_the_study_comes_to_the_verdicts_it_announces(capsys):
