@@ -352,6 +352,16 @@ def option(name: str, metavar: str | tuple[str, ...] | None, help: str, **settin
     return name, {"help": help, **settings} | ({} if metavar is None else {"metavar": metavar})
 
 
+def flag(name: str, help: str) -> tuple[str, dict[str, Any]]:
+    """An option without a value: True if it is there."""
+    return option(name, None, help, action="store_true")
+
+
+def several(name: str, metavar: str, help: str) -> tuple[str, dict[str, Any]]:
+    """An option that may be repeated."""
+    return option(name, metavar, f"{help}; may be repeated", action="append", default=[])
+
+
 def count(text: str) -> int:
     """A whole number, at least 1."""
     if not text.isdecimal() or int(text) < 1:
@@ -434,6 +444,10 @@ SHARED = (
     option("--jobs", "N", "processes that share the work (default: one for each core, up to 4)", type=count),
     option("--cluster", "WHERE", "a Dask cluster that shares the work, tcp://host:8786, or local:N to start one here"),
 )
+REPORTED = (
+    option("--json", "FILE", "also write the rows to FILE"),
+    option("--html", "FILE", "also write them to FILE as a page to read and to search"),
+)
 OTHER_TASK = option("--task", "TASK", "another task than it was trained on")
 
 COMMANDS = {
@@ -448,8 +462,7 @@ by a bound derived from rounding; within the bound is 1 or less.
 PyTorch is run live where it is installed; else, and for JAX, the answers that were recorded with this package
 are judged (see --live).""",
         [
-            option("--json", "FILE", "also write the rows to FILE"),
-            option("--html", "FILE", "also write them to FILE as a page to read and to search"),
+            *REPORTED,
             option(
                 "--only",
                 "PATTERN",
@@ -500,17 +513,10 @@ exists; with a manifest.""",
                 choices=("float32", "float64", "both"),
                 default="both",
             ),
-            option(
-                "--replace",
-                None,
-                "replace the folder, answers and all, if it holds exported cases",
-                action="store_true",
-            ),
-            option(
+            flag("--replace", "replace the folder, answers and all, if it holds exported cases"),
+            flag(
                 "--gradients",
-                None,
                 "of whole models too, by names of data and parameters (seconds for each); other layers have them",
-                action="store_true",
             ),
         ],
         lambda: (
@@ -533,7 +539,7 @@ derived from rounding. What deviates is grouped by its cause. The framework (Num
             ),
             option("--as", "NAME", "what it is meant to be, such as attention; see --list", dest="name"),
             option("--list", "NAME", "all names, or all of one, and stop", nargs="?", const=""),
-            option("--gradients", None, "also judge gradients, by the framework's autodiff", action="store_true"),
+            flag("--gradients", "also judge gradients, by the framework's autodiff"),
             option("--vjp", "MODULE:FUNCTION", "judge gradients, by vjp(function, *arrays) → (output, pullback)"),
             option("--framework", "NAME", "of its arrays, where it is not found out: numpy, torch, jax, …"),
             option("--device", "NAME", "as the framework names it, such as cuda:0"),
@@ -541,9 +547,9 @@ derived from rounding. What deviates is grouped by its cause. The framework (Num
             option("--options", "PAIRS", "what it computes with: eps=1e-6"),
             option("--mask", "CONVENTION", "true_may_attend (default), true_is_hidden, additive"),
             option("--layout", "NAMES", "BHND, BNHD, NBD, channels_last, HWIO, out_in; several separated by commas"),
-            option("--excused", "ISSUE", "a known defect that it may have; may be repeated", action="append"),
+            several("--excused", "ISSUE", "a known defect that it may have"),
             option("--only", "PATTERN", "only cases whose names contain PATTERN, or match it with wildcards"),
-            option("--skip", "PATTERN", "none of the cases that PATTERN matches; may be repeated", action="append"),
+            several("--skip", "PATTERN", "none of the cases that PATTERN matches"),
             option("--dtypes", "NAMES", "float32, float64 (default: both)"),
             option("--precision", "NAME", "where it rounds, such as bfloat16, in place of --dtypes"),
             option("--formats", "NAMES", "of single arguments, where they are others: gain=float32"),
@@ -573,8 +579,7 @@ derived from rounding. What deviates is grouped by its cause. The framework (Num
                 type=float,
                 default=20.0,
             ),
-            option("--json", "FILE", "also write the rows to FILE"),
-            option("--html", "FILE", "also write them to FILE as a page to read and to search"),
+            *REPORTED,
         ],
         judging,
     ),
@@ -596,11 +601,9 @@ just that.""",
                 "vision; or matches it, where it has wildcards (*, ?)",
             ),
             *SHARED,
-            option(
+            flag(
                 "--thorough",
-                None,
                 "more inputs for each row, some with structure, and smaller counter-examples; takes far longer",
-                action="store_true",
             ),
         ],
         lambda: (
@@ -623,12 +626,9 @@ that their difference is 0; and at the sizes and on the branches of every case, 
 chance of 1e-20.""",
         [
             option("page", "PAGE", "its name, such as softmax; all if none is given", nargs="?"),
-            option("--assumptions", None, "what each theorem for every size assumes", action="store_true"),
-            option(
-                "--cost",
-                None,
-                "prove nothing: multiplications, exponentials … and numbers kept, as polynomials in the sizes",
-                action="store_true",
+            flag("--assumptions", "what each theorem for every size assumes"),
+            flag(
+                "--cost", "prove nothing: multiplications, exponentials … and numbers kept, as polynomials in the sizes"
             ),
             *SHARED,
         ],
@@ -675,14 +675,8 @@ stopped, to the same bits.""",
             option("--clip", "C", "longest gradient (default: 1; inf: any)", type=float, default=1.0),
             option("--checkpoint", "FILE", "where the run is kept (default: MODEL-TASK.npz, here)"),
             option("--every", "N", "steps between validations (default: 500)", type=count, default=500),
-            option("--restart", None, "replace the checkpoint instead of going on from it", action="store_true"),
-            option(
-                "--option",
-                "NAME=VALUE",
-                "an option of the model, such as features=32; may be repeated",
-                action="append",
-                default=[],
-            ),
+            flag("--restart", "replace the checkpoint instead of going on from it"),
+            several("--option", "NAME=VALUE", "an option of the model, such as features=32"),
         ],
         models_and_tasks,
     ),
@@ -695,8 +689,8 @@ prints a table: mean and standard deviation over the seeds beside the exact post
 stopped goes on, and what is finished is not run again.""",
         [
             option("file", "FILE", "models, tasks, seeds and steps, as TOML; docs/sweeps/ has one"),
-            option("--status", None, "how far each run is, and stop", action="store_true"),
-            option("--table", None, "the table of what is finished, and stop", action="store_true"),
+            flag("--status", "how far each run is, and stop"),
+            flag("--table", "the table of what is finished, and stop"),
             option("--plot", "OUT", "draw the validations of all runs so far over their steps into OUT, and stop"),
             *SHARED,
         ],
@@ -715,12 +709,7 @@ range. Each figure with its standard error.""",
             option("--seed", "S", "of the tasks (default: 0)", type=int, default=0),
             option("--shift", "X", "by how much to shift (default: 4)", type=float, default=4.0),
             option("--dtype", "TYPE", "(default: the weights')", choices=("float32", "float64")),
-            option(
-                "--autoregressive",
-                None,
-                "the joint likelihood by the chain rule, target after target",
-                action="store_true",
-            ),
+            flag("--autoregressive", "the joint likelihood by the chain rule, target after target"),
             option("--json", "FILE", "also write the figures to FILE"),
         ],
         weights,
@@ -763,13 +752,7 @@ and writes a checkpoint for evaluate and plot. Model and sizes are found from th
             option("--to", "CHECKPOINT", "the file to write (default: the name of FILE, .npz, here)"),
             option("--model", "MODEL", "where the arrays do not say it: tnpa has those of tnpd"),
             option("--task", "TASK", "what they were trained on (default: what the source trains on)"),
-            option(
-                "--option",
-                "NAME=VALUE",
-                "an option of the model that no array says, such as heads=8; may be repeated",
-                action="append",
-                default=[],
-            ),
+            several("--option", "NAME=VALUE", "an option of the model that no array says, such as heads=8"),
         ],
         sources,
     ),
@@ -781,15 +764,9 @@ Draws a figure from what refnp computes, and prints the numbers that it shows; w
 pictures are 900 pixels wide; the same version of matplotlib writes the same bytes.""",
         [
             option("name", "NAME", "of a figure, such as masks; all are below", nargs="?"),
-            option("--all", None, "draw all of them", action="store_true"),
+            flag("--all", "draw all of them"),
             option("--out", "FILE", "a .png or .svg (default: NAME.png, here); with --all a folder (default: figures)"),
-            option(
-                "--option",
-                "NAME=VALUE",
-                "the same of something else, such as another sentence or other sizes; may be repeated",
-                action="append",
-                default=[],
-            ),
+            several("--option", "NAME=VALUE", "the same of something else, such as another sentence or other sizes"),
             option("--format", "FORMAT", "with --all: png (default) or svg", choices=("png", "svg"), default="png"),
         ],
         all_figures,
@@ -803,16 +780,10 @@ the chapters. On a terminal page by page, elsewhere as plain text. Formulas are 
 colours with rich, both of the extra refnp[study]; without them they are LaTeX and plain.""",
         [
             option("name", "NAME", "of a chapter, such as softmax; all are below", nargs="?"),
-            option("--solutions", None, "the solutions of the exercises too", action="store_true"),
+            flag("--solutions", "the solutions of the exercises too"),
             option("--pictures", "DIR", "write the pictures into this folder"),
-            option(
-                "--section",
-                "WORDS",
-                "only the section with these words in its heading, such as gradient; may be repeated",
-                action="append",
-                default=[],
-            ),
-            option("--plain", None, "no colours", action="store_true"),
+            several("--section", "WORDS", "only the section with these words in its heading, such as gradient"),
+            flag("--plain", "no colours"),
         ],
         all_chapters,
     ),
