@@ -13,7 +13,18 @@ from benchmarks.timing import Side
 def by_refnp(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
     from refnp.autograd import Tensor
 
-    leaves = [Tensor(a, requires_grad=True) for a in arrays]
+    return _by_backward(function, [Tensor(a, requires_grad=True) for a in arrays], bar, lambda y: y.data)
+
+
+def by_torch(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
+    import torch
+
+    leaves = [torch.from_numpy(a).requires_grad_() for a in arrays]
+    return _by_backward(function, leaves, torch.from_numpy(bar), lambda y: y.detach().numpy())
+
+
+def _by_backward(function: Callable, leaves: list, bar: Any, array_of: Callable[[Any], np.ndarray]) -> Side:
+    """By leaves that keep their gradients, of which as of results `array_of` makes arrays."""
 
     def run() -> Any:
         for leaf in leaves:
@@ -22,27 +33,7 @@ def by_refnp(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> S
         y.backward(bar)
         return y
 
-    def result() -> tuple[list, list]:
-        y = run()
-        return [y.data], [leaf.grad for leaf in leaves]
-
-    return Side(run, result)
-
-
-def by_torch(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
-    import torch
-
-    leaves = [torch.from_numpy(a).requires_grad_() for a in arrays]
-    cotangent = torch.from_numpy(bar)
-
-    def run() -> Any:
-        for leaf in leaves:
-            leaf.grad = None
-        y = function(*leaves)
-        y.backward(cotangent)
-        return y
-
-    return Side(run, lambda: ([run().detach().numpy()], [leaf.grad.numpy() for leaf in leaves]))
+    return Side(run, lambda: ([array_of(run())], [np.asarray(leaf.grad) for leaf in leaves]))
 
 
 def by_jax(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
@@ -55,12 +46,17 @@ def by_jax(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> Sid
         return y, pullback(cotangent)
 
     on_device = [jax.numpy.asarray(a) for a in arrays], jax.numpy.asarray(bar)
+    return _returning(lambda: jax.block_until_ready(both(*on_device)))
+
+
+def _returning(run: Callable[[], tuple]) -> Side:
+    """By a program that returns the value and the gradients."""
 
     def result() -> tuple[list, list]:
-        y, bars = both(*on_device)
+        y, bars = run()
         return [np.asarray(y)], [np.asarray(b) for b in bars]
 
-    return Side(lambda: jax.block_until_ready(both(*on_device)), result)
+    return Side(run, result)
 
 
 def by_autograd(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
@@ -72,11 +68,7 @@ def by_autograd(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -
         pullback, y = of_one_argument(tuple(arrays))
         return y, pullback(bar)
 
-    def result() -> tuple[list, list]:
-        y, bars = run()
-        return [y], list(bars)
-
-    return Side(run, result)
+    return _returning(run)
 
 
 def by_mygrad(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
@@ -90,11 +82,7 @@ def by_mygrad(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> 
         y.backward(bar)
         return y.data, [leaf.grad for leaf in leaves]
 
-    def result() -> tuple[list, list]:
-        y, bars = run()
-        return [y], bars
-
-    return Side(run, result)
+    return _returning(run)
 
 
 BY = {"refnp": by_refnp, "torch": by_torch, "jax": by_jax, "autograd": by_autograd, "mygrad": by_mygrad}

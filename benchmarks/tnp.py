@@ -95,33 +95,28 @@ def needs_of_te_tnp(sizes: Sizes) -> Needs:
     )
 
 
+def of_sizes(kind: Callable, sizes: Sizes, **others: Any) -> Any:
+    """A model of refnp of these sizes, but for `others`."""
+    options = {"features": sizes.width, "heads": sizes.heads, "hidden": sizes.hidden, "layers": sizes.layers}
+    return kind(**options | others, rng=np.random.default_rng(0))
+
+
 def tnp_d(sizes: Sizes) -> Any:
     from refnp.models.tnp import TNPD
 
-    return TNPD(
-        features=sizes.width, heads=sizes.heads, hidden=sizes.hidden, layers=sizes.layers, rng=np.random.default_rng(0)
-    )
+    return of_sizes(TNPD, sizes)
 
 
 def tnp_a(sizes: Sizes) -> Any:
     from refnp.models.tnp import TNPA
 
-    return TNPA(
-        features=sizes.width, heads=sizes.heads, hidden=sizes.hidden, layers=sizes.layers, rng=np.random.default_rng(0)
-    )
+    return of_sizes(TNPA, sizes)
 
 
 def te_tnp(sizes: Sizes) -> Any:
     from refnp.models.te_tnp import TETNP
 
-    return TETNP(
-        features=sizes.width,
-        heads=sizes.heads,
-        hidden=sizes.hidden,
-        layers=sizes.layers - 1,
-        kernel=(sizes.kernel,) * 2,
-        rng=np.random.default_rng(0),
-    )
+    return of_sizes(TETNP, sizes, layers=sizes.layers - 1, kernel=(sizes.kernel,) * 2)
 
 
 def points(sizes: Sizes, dtype: str) -> list[np.ndarray]:

@@ -42,18 +42,11 @@ def by_refnp(loss: Callable[[], Any], parameters: list) -> Side:
 
     adam = Adam(parameters, learning_rate=RATE)
 
-    def backward() -> Any:
-        adam.zero_grad()
+    def recorded() -> Any:
         with on_tape():
-            value = loss()
-        value.backward()
-        return value
+            return loss()
 
-    def run() -> None:
-        backward()
-        adam.step()
-
-    return Side(run, lambda: ([backward().data], [p.grad for p in parameters]))
+    return _step(adam, recorded, lambda value: ([value.data], [p.grad for p in parameters]))
 
 
 def by_torch(loss: Callable[[], Any], parameters: list, gradients: Callable[[], list[np.ndarray]]) -> Side:
@@ -61,6 +54,11 @@ def by_torch(loss: Callable[[], Any], parameters: list, gradients: Callable[[], 
     import torch
 
     adam = torch.optim.Adam(parameters, lr=RATE)
+    return _step(adam, loss, lambda value: ([value.detach().numpy()], gradients()))
+
+
+def _step(adam: Any, loss: Callable[[], Any], result: Callable[[Any], tuple[list, list]]) -> Side:
+    """The gradients of `loss()` and a step of Adam; `result` reads the loss and the gradients."""
 
     def backward() -> Any:
         adam.zero_grad()
@@ -72,11 +70,7 @@ def by_torch(loss: Callable[[], Any], parameters: list, gradients: Callable[[], 
         backward()
         adam.step()
 
-    def result() -> tuple[list, list]:
-        value = backward().detach().numpy()
-        return [value], gradients()
-
-    return Side(run, result)
+    return Side(run, lambda: result(backward()))
 
 
 def by_jax(loss: Callable[[dict], Any], arrays: Arrays) -> Side:
