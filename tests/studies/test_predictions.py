@@ -13,7 +13,7 @@ from refnp.studies.evaluation import by_itself, together
 from refnp.studies.registry import build
 from tests.helpers import assert_same_bits, assert_within
 from tests.models.helpers import shaken
-from tests.studies.tiny import OPTIONS, few_points
+from tests.studies.tiny import OPTIONS, few_points, spoiled
 
 EPS = np.finfo(float).eps
 every_model = pytest.mark.parametrize("name", OPTIONS)
@@ -59,14 +59,9 @@ def test_the_loss_is_minus_one_of_the_two(name):
 @every_model
 def test_hidden_points_have_no_part(name):
     model, task = model_and_task(name)
-    spoiled = {}
-    for kind in ("context", "target"):
-        mask = getattr(task, f"{kind}_mask")
-        assert not mask.all()
-        for axis in "xy":
-            spoiled[f"{kind}_{axis}"] = np.where(mask[..., None], getattr(task, f"{kind}_{axis}"), np.nan)
-    bad = dataclasses.replace(task, **spoiled)
-    there = task.target_mask
+    bad, there = spoiled(task), task.target_mask
+    assert not task.context_mask.all()
+    assert not there.all()
     ours, theirs = (by_itself(model, t, rng()) for t in (task, bad))
     for part in ("mean", "std"):
         assert_same_bits(raw(getattr(ours, part))[there], raw(getattr(theirs, part))[there])

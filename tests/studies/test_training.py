@@ -9,6 +9,7 @@ from refnp.studies.training import Study, figures, outcome, plan, run, steps_don
 from refnp.training.checkpoint import Checkpoint, load, save
 from tests.helpers import assert_same_bits
 from tests.studies.tiny import OPTIONS, few_points
+from tests.training.runs import assert_same_checkpoint
 
 CNP = {"hidden": 8}
 
@@ -27,17 +28,7 @@ def quiet(study, file, steps, **settings):
 
 
 def assert_same_run(first, second):
-    first, second = load(first), load(second)
-    assert (first.configuration, first.step, first.generator) == (
-        second.configuration,
-        second.step,
-        second.generator,
-    )
-    for group in ("parameters", "optimizer", "best", "history"):
-        ours, theirs = getattr(first, group), getattr(second, group)
-        assert list(ours) == list(theirs)
-        for name in ours:
-            assert_same_bits(ours[name], theirs[name])
+    assert_same_checkpoint(load(first), load(second))
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import numpy as np
+
 from refnp.studies.registry import MODELS, options_of, sampler
 from refnp.tasks.task import Places
 
@@ -18,6 +20,15 @@ def small_options(name):
 
 
 OPTIONS = {name: small_options(name) for name in MODELS}
+
+
+def spoiled(task):
+    """The same task with NaN wherever its masks hide a point."""
+    hidden = {}
+    for kind in ("context", "target"):
+        mask = getattr(task, f"{kind}_mask")[..., None]
+        hidden |= {name: np.where(mask, getattr(task, name), np.nan) for name in (f"{kind}_x", f"{kind}_y")}
+    return dataclasses.replace(task, **hidden)
 
 
 def few_points(task="eq", *, ragged=False):

@@ -11,7 +11,7 @@ from refnp.training import checkpoint as page
 from refnp.training.checkpoint import Checkpoint, state_of
 from refnp.training.loop import train
 from refnp.training.optimizers import SGD, Adam
-from tests.helpers import assert_same_bits
+from tests.helpers import assert_same_arrays
 
 quiet = functools.partial(train, show=False)
 
@@ -33,10 +33,13 @@ def assert_same_checkpoint(ours, theirs):
     for name in ("configuration", "step", "generator", "optimizer_name"):
         assert getattr(ours, name) == getattr(theirs, name)
     for group in page.GROUPS:
-        a, b = getattr(ours, group), getattr(theirs, group)
-        assert list(a) == list(b)
-        for name in a:
-            assert_same_bits(a[name], b[name])
+        assert_same_in_order(getattr(ours, group), getattr(theirs, group))
+
+
+def assert_same_in_order(ours, theirs):
+    """The same names in the same order, and under each the same bits."""
+    assert list(ours) == list(theirs)
+    assert_same_arrays(ours, theirs)
 
 
 def a_run(seed, optimizer=Adam, sizes=(3, 4, 2), dtype=np.float64):
@@ -68,16 +71,8 @@ def state(model, optimizer, rng):
 
 def assert_same_state(ours, theirs):
     for a, b in zip(ours[:2], theirs[:2], strict=True):
-        assert list(a) == list(b)
-        for name in a:
-            assert_same_bits(a[name], b[name])
+        assert_same_in_order(a, b)
     assert ours[2] == theirs[2]
-
-
-def assert_same_history(ours, theirs):
-    assert list(ours) == list(theirs)
-    for name in ours:
-        assert_same_bits(ours[name], theirs[name])
 
 
 class Point(Module):

@@ -453,24 +453,6 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path, wrong, message):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda state: state["seed"].update(pool_size=10**6), "would take hours"),
-        (lambda state: state["seed"].update(spawn_key=[0] * 10**6), "would take hours"),
-        (lambda state: state.update(seed=3), "is no state of a generator"),
-    ],
-)
-def test_a_generator_that_would_take_hours_is_refused(change, message):
-    rng, state = np.random.default_rng(0), json.loads(page.state_of(np.random.default_rng(1)))
-    change(state)
-    with pytest.raises(ValueError, match=message):
-        page.set_state(rng, json.dumps(state))
-    with pytest.raises(ValueError, match="is no state of a generator"):
-        page.set_state(rng, "[" * 100_000)
-    assert rng.random() == np.random.default_rng(0).random()
-
-
 def test_what_unfolds_and_what_is_there_twice_is_refused(tmp_path):
     """A small file that says 6 GB of zeros would take them."""
     save(tmp_path / "run.npz", small())

@@ -73,11 +73,23 @@ def test_a_generator_of_another_kind_is_refused():
         lambda s: s.replace('"has_uint32": 1', '"has_uint32": "one"'),
         lambda s: s.replace('"pool_size": 4', '"pool_size": -4'),
         lambda s: s.replace('"state": ', '"state": -', 1) if '"state": 1' in s else "x",
+        lambda s: "[" * 100_000,
+        lambda s: json.dumps(json.loads(s) | {"seed": 3}),
     ],
 )
 def test_a_spoilt_state_is_refused_and_nothing_changes(spoil):
+    assert_refused(spoil(state_of(used(np.random.PCG64))), "this is no state of a generator")
+
+
+@pytest.mark.parametrize("change", [{"pool_size": 10**6}, {"spawn_key": [0] * 10**6}])
+def test_a_seed_that_would_take_hours_is_refused(change):
+    state = json.loads(state_of(used(np.random.PCG64)))
+    assert_refused(json.dumps(state | {"seed": state["seed"] | change}), "would take hours")
+
+
+def assert_refused(text, message):
     rng = np.random.default_rng(0)
     before = state_of(rng)
-    with pytest.raises(ValueError, match="this is no state of a generator"):
-        set_state(rng, spoil(state_of(used(np.random.PCG64))))
+    with pytest.raises(ValueError, match=message):
+        set_state(rng, text)
     assert state_of(rng) == before

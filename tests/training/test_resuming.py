@@ -15,7 +15,7 @@ from refnp.training.checkpoint import load
 from refnp.training.loop import train
 from refnp.training.optimizers import Adam
 from tests.training.killed import STEPS, loss, make, whole
-from tests.training.runs import Point, assert_same_history, assert_same_state, downhill, on_point, quiet, state, valley
+from tests.training.runs import Point, assert_same_in_order, assert_same_state, downhill, on_point, quiet, state, valley
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ def test_a_run_that_has_ended_returns_at_once(tmp_path):
     history = train(first[0], loss, first[1], rng=first[2], checkpoint=path, **whole())
     content = path.read_bytes()
     again = train(second[0], loss, second[1], rng=second[2], checkpoint=path, **whole(save_seconds=60))
-    assert_same_history(again, history)
+    assert_same_in_order(again, history)
     assert_same_state(state(*second), state(*first))
     assert path.read_bytes() == content
 
@@ -41,7 +41,7 @@ def test_going_on_gives_the_same_bits(tmp_path, stops):
         parts = train(
             resumed[0], loss, resumed[1], rng=resumed[2], checkpoint=tmp_path / "c", **whole(steps=steps, **options)
         )
-    assert_same_history(parts, history)
+    assert_same_in_order(parts, history)
     assert_same_state(state(*resumed), state(*straight))
 
 
@@ -146,7 +146,7 @@ def test_a_run_that_gave_up_stays_given_up(tmp_path):
     options = {"steps": 20, "validate": valley(4), "every": 1, "checkpoint": tmp_path / "run.npz", "save_seconds": 0}
     _, first = on_point(patience=2, **options)
     model, second = on_point(lambda model, rng: pytest.fail("it went on"), patience=2, **options)
-    assert_same_history(second, first)
+    assert_same_in_order(second, first)
     assert model.x.data == -4
     stored = load(tmp_path / "run.npz")
     assert stored.weights["x"] == -4
@@ -191,7 +191,7 @@ def test_ctrl_c_stops_between_two_steps_and_the_run_goes_on_to_the_same_bits(tmp
     assert load(tmp_path / "c").step == len(calls) == moment
     resumed = make()
     parts = train(resumed[0], loss, resumed[1], rng=resumed[2], **options)
-    assert_same_history(parts, history)
+    assert_same_in_order(parts, history)
     assert_same_state(state(*resumed), state(*straight))
 
 
