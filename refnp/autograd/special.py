@@ -5,9 +5,8 @@ import numpy as np
 from refnp.autograd.declaration import takes_unchecked
 from refnp.autograd.primitives import primitive
 from refnp.kernels.blocks import elementwise
-from refnp.numbers import words
+from refnp.numbers import special, words
 from refnp.numbers.kinds import is_kind
-from refnp.numbers.special import gaussian_of
 from refnp.numbers.words import pi, root
 
 TWO_OVER_SQRT_PI = 2 / root(pi)
@@ -37,4 +36,4 @@ def erfc(x):
 
 def gaussian(x):
     """e^(−x²), of arrays to about a unit of the last digit."""
-    return np.exp(-(x * x)) if is_kind(x) else gaussian_of(x)
+    return np.exp(-(x * x)) if is_kind(x) else special.gaussian(x)

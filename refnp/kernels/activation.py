@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from refnp.kernels.blocks import elementwise, result_block
-from refnp.numbers.special import normal_cdf_of
+from refnp.numbers.special import normal_cdf
 
 VANISHES = 12_000.0  # from here on e^(−x) is 0
 MODERATE = 80.0  # up to here e^x neither over- nor underflows
@@ -74,7 +74,7 @@ def gelu(x, *, approximate="none"):
     """y = x Φ(x), or x σ(2u)."""
     near = x if is_moderate(x) else np.clip(x, -VANISHES, VANISHES)  # beyond, x² may overflow
     if approximate == "none":
-        weight, slope = normal_cdf_of(x)
+        weight, slope = normal_cdf(x)
         slope *= near
     else:
         square = near * near

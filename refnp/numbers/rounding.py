@@ -203,8 +203,8 @@ def normal_cdf(z: Rounded) -> tuple[Rounded, Rounded]:
     """Φ(z) and φ(z), the normal distribution and its density, whose slope is −z φ(z)."""
     if without_error(z):
         return exact(each("ncdf", z.value)), exact(each("npdf", z.value))
-    value, density = special.normal_cdf_of(z.value)
-    _, steepest = special.normal_cdf_of(_nearer(z))
+    value, density = special.normal_cdf(z.value)
+    _, steepest = special.normal_cdf(_nearer(z))
     return function(value, steepest, z), function(density, (np.abs(z.value) + z.off) * steepest, z)
 
 
@@ -221,7 +221,7 @@ def smooth(of: Callable, slope: Callable, exactly: Callable | None = None) -> Ca
 
 def _gaussian(x: Rounded) -> Any:
     """2/√π e^(−x²), the slope of erf and erfc, where it is steepest."""
-    return special.TWO_OVER_SQRT_PI * special.gaussian_of(_nearer(x))
+    return special.TWO_OVER_SQRT_PI * special.gaussian(_nearer(x))
 
 
 def _steeper_end(slope: Callable) -> Callable:
@@ -240,10 +240,10 @@ expm1 = smooth(np.expm1, lambda x: _exp_slope(x, np.exp(x.value)))
 log = smooth(np.log, lambda x: inverse(x.value, x.off))  # e_z = e_x/x + 8|z|
 log1p = smooth(np.log1p, lambda x: inverse(1 + x.value, x.off))
 tanh = smooth(np.tanh, lambda x: 1 - np.tanh(_nearer(x)) ** 2)
-erf = smooth(special.erf_of, _gaussian, lambda x: each("erf", x))
-erfc = smooth(special.erfc_of, _gaussian, lambda x: each("erfc", x))
-less_log1p = smooth(special.less_log1p_of, _steeper_end(_slope_of_less_log1p), lambda x: x - np.log1p(x))
-expm1_less = smooth(special.expm1_less_of, _steeper_end(np.expm1), lambda x: np.expm1(x) - x)
+erf = smooth(special.erf, _gaussian, lambda x: each("erf", x))
+erfc = smooth(special.erfc, _gaussian, lambda x: each("erfc", x))
+less_log1p = smooth(special.less_log1p, _steeper_end(_slope_of_less_log1p), lambda x: x - np.log1p(x))
+expm1_less = smooth(special.expm1_less, _steeper_end(np.expm1), lambda x: np.expm1(x) - x)
 
 
 def absolute(x: Rounded) -> Rounded:

@@ -55,7 +55,7 @@ MILLS = {
 }  # fmt: skip
 
 
-def erf_of(x: ArrayLike) -> Array:
+def erf(x: ArrayLike) -> Array:
     """erf x in the dtype of x; integers become float64."""
     x, a, result = _dual("erf", x)
     gaussian = _gaussian(a)
@@ -64,7 +64,7 @@ def erf_of(x: ArrayLike) -> Array:
     return result(value, lambda: two_over_sqrt_pi(a) * gaussian)
 
 
-def erfc_of(x: ArrayLike) -> Array:
+def erfc(x: ArrayLike) -> Array:
     """erfc x in the dtype of x; integers become float64."""
     x, a, result = _dual("erfc", x)
     gaussian = _gaussian(a)
@@ -74,7 +74,7 @@ def erfc_of(x: ArrayLike) -> Array:
     return result(value, lambda: -two_over_sqrt_pi(a) * gaussian)
 
 
-def normal_cdf_of(x: ArrayLike) -> tuple[Array, Array]:
+def normal_cdf(x: ArrayLike) -> tuple[Array, Array]:
     """Φ(x) and Φ'(x) = φ(x) = e^(−x²/2)/√(2π), the normal distribution and its density, with one exponential.
 
     In the left tail Φ is better here than ½ erfc(−x/√2): rounding x/√2 alone costs up to x² units in the last place.
@@ -89,7 +89,7 @@ def normal_cdf_of(x: ArrayLike) -> tuple[Array, Array]:
     return result(value, lambda: density), result(density, lambda: -np.copysign(a, x) * density)
 
 
-def gaussian_of(x: ArrayLike) -> Array:
+def gaussian(x: ArrayLike) -> Array:
     """e^(−x²) in the dtype of x, where np.exp(−x * x) would be wrong by up to x² units in the last place."""
     x, a, result = _dual("gaussian", x)
     gaussian = _gaussian(a)
@@ -219,7 +219,7 @@ def _trapezoid(a: Array) -> Array:
     return 2 * h / PI * a * total - 2 * np.exp(b * b) / np.expm1(2 * PI / h * b)
 
 
-def less_log1p_of(x: ArrayLike) -> Array:
+def less_log1p(x: ArrayLike) -> Array:
     """x − log(1 + x): with s = x/(2 + x), log(1 + x) = 2 artanh s, so it is x s − 2 s³ (⅓ + s²/5 + …) near 0."""
     x = np.asarray(x)
     near = np.abs(x.real) < 0.5
@@ -231,7 +231,7 @@ def less_log1p_of(x: ArrayLike) -> Array:
     return np.where(near, small * s - 2 * s * s * s * series, x - np.log1p(np.where(near, 0, x)))
 
 
-def expm1_less_of(x: ArrayLike) -> Array:
+def expm1_less(x: ArrayLike) -> Array:
     """e^x − 1 − x: x²/2! + x³/3! + … near 0."""
     x = np.asarray(x)
     near = np.abs(x.real) < 1

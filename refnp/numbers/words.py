@@ -176,24 +176,6 @@ def einsum(subscripts: str, *operands: Any, optimize: bool = False) -> Any:
 
 
 @word
-def erf(x: Any) -> Any:
-    """erf x = 2/√π ∫₀ˣ e^(−t²) dt."""
-    return special.erf_of(x)
-
-
-@word
-def erfc(x: Any) -> Any:
-    """1 − erf x, with all its digits."""
-    return special.erfc_of(x)
-
-
-@word
-def normal_cdf(x: Any) -> tuple[Any, Any]:
-    """Φ(x) and φ(x), the normal distribution and its density."""
-    return special.normal_cdf_of(x)
-
-
-@word
 def sinusoids(x: Any, places: Array, features: int, base: float) -> tuple[Any, Any]:
     """sin p ω_k and cos p ω_k at whole places p, ω_k = base^(−2k/D), numbers of the formula as x has them.
 
@@ -202,13 +184,5 @@ def sinusoids(x: Any, places: Array, features: int, base: float) -> tuple[Any, A
     return sinusoids_of(places, features, base, x.real.dtype)
 
 
-@word
-def less_log1p(x: Any) -> Any:
-    """x − log(1 + x) ≥ 0, with all its digits near 0."""
-    return special.less_log1p_of(x)
-
-
-@word
-def expm1_less(x: Any) -> Any:
-    """e^x − 1 − x ≥ 0, with all its digits near 0."""
-    return special.expm1_less_of(x)
+erf, erfc, normal_cdf = map(word, (special.erf, special.erfc, special.normal_cdf))
+less_log1p, expm1_less = map(word, (special.less_log1p, special.expm1_less))  # with all their digits near 0

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from refnp.numbers.special import MILLS, NEAR, erf_of, erfc_of, gaussian_of, normal_cdf_of
+from refnp.numbers.special import MILLS, NEAR, erf, erfc, gaussian, normal_cdf
 from tests.helpers import assert_same_bits
 
 
@@ -19,11 +19,11 @@ def true_erfc(x):
 
 
 FUNCTIONS = {  # name: the function, the same in mpmath
-    "erf": (erf_of, mpmath.erf),
-    "erfc": (erfc_of, true_erfc),
-    "gaussian": (gaussian_of, lambda x: mpmath.exp(-x * x)),
-    "cdf": (lambda x: normal_cdf_of(x)[0], lambda x: true_erfc(-x / mpmath.sqrt(2)) / 2),
-    "density": (lambda x: normal_cdf_of(x)[1], lambda x: mpmath.exp(-x * x / 2) / mpmath.sqrt(2 * mpmath.pi)),
+    "erf": (erf, mpmath.erf),
+    "erfc": (erfc, true_erfc),
+    "gaussian": (gaussian, lambda x: mpmath.exp(-x * x)),
+    "cdf": (lambda x: normal_cdf(x)[0], lambda x: true_erfc(-x / mpmath.sqrt(2)) / 2),
+    "density": (lambda x: normal_cdf(x)[1], lambda x: mpmath.exp(-x * x / 2) / mpmath.sqrt(2 * mpmath.pi)),
 }
 REAL = [np.float32, np.float64, np.longdouble]
 COMPLEX = [np.complex64, np.complex128, np.clongdouble]
@@ -114,29 +114,29 @@ def test_coefficients_are_those_that_the_derivation_finds():
 
 @given(any_float)
 def test_erf_is_odd_to_the_bit(x):
-    np.testing.assert_array_equal(erf_of(-x).view(np.uint8), (-erf_of(x)).view(np.uint8))
+    np.testing.assert_array_equal(erf(-x).view(np.uint8), (-erf(x)).view(np.uint8))
 
 
 @given(any_float)
 def test_erfc_reflects_to_the_bit(x):
     right = np.abs(x)
-    np.testing.assert_array_equal(erfc_of(-right), 2 - erfc_of(right))
+    np.testing.assert_array_equal(erfc(-right), 2 - erfc(right))
 
 
 @given(any_float)
 def test_density_and_gaussian_are_even_to_the_bit(x):
-    np.testing.assert_array_equal(gaussian_of(-x), gaussian_of(x))
-    np.testing.assert_array_equal(normal_cdf_of(-x)[1], normal_cdf_of(x)[1])
+    np.testing.assert_array_equal(gaussian(-x), gaussian(x))
+    np.testing.assert_array_equal(normal_cdf(-x)[1], normal_cdf(x)[1])
 
 
 @pytest.mark.parametrize("dtype", REAL + COMPLEX)
 def test_special_values(dtype):
     x = np.array([-np.inf, -0.0, 0.0, np.inf, np.nan], dtype)
-    np.testing.assert_array_equal(erf_of(x), np.array([-1, -0.0, 0, 1, np.nan], dtype))
-    assert np.signbit(erf_of(x).real).tolist()[:3] == [True, True, False]
-    np.testing.assert_array_equal(erfc_of(x), np.array([2, 1, 1, 0, np.nan], dtype))
-    np.testing.assert_array_equal(gaussian_of(x), np.array([0, 1, 1, 0, np.nan], dtype))
-    np.testing.assert_array_equal(normal_cdf_of(x)[0], np.array([0, 0.5, 0.5, 1, np.nan], dtype))
+    np.testing.assert_array_equal(erf(x), np.array([-1, -0.0, 0, 1, np.nan], dtype))
+    assert np.signbit(erf(x).real).tolist()[:3] == [True, True, False]
+    np.testing.assert_array_equal(erfc(x), np.array([2, 1, 1, 0, np.nan], dtype))
+    np.testing.assert_array_equal(gaussian(x), np.array([0, 1, 1, 0, np.nan], dtype))
+    np.testing.assert_array_equal(normal_cdf(x)[0], np.array([0, 0.5, 0.5, 1, np.nan], dtype))
 
 
 @every_function
@@ -148,9 +148,7 @@ def test_nothing_is_nan_or_warns_at_any_finite_number(name):
         assert np.isfinite(function(np.concatenate([sizes, -sizes]))).all()
 
 
-@pytest.mark.parametrize(
-    "function", [erf_of, erfc_of, gaussian_of, lambda x: normal_cdf_of(x)[0], lambda x: normal_cdf_of(x)[1]]
-)
+@pytest.mark.parametrize("function", [erf, erfc, gaussian, lambda x: normal_cdf(x)[0], lambda x: normal_cdf(x)[1]])
 def test_float16_is_float32_rounded(function):
     x = np.arange(2**16, dtype=np.uint16).view(np.float16)
     x = x[np.isfinite(x)]
@@ -161,4 +159,4 @@ def test_float16_is_float32_rounded(function):
 @pytest.mark.parametrize("imaginary", [1e-11, 1, np.inf, np.nan])
 def test_imaginary_part_that_is_not_small_is_refused(imaginary):
     with pytest.raises(ValueError, match=r"erf: x has an imaginary part of size .* take a smaller step"):
-        erf_of(np.array([0, complex(1, imaginary)]))
+        erf(np.array([0, complex(1, imaginary)]))

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from refnp.numbers.precision import FORMATS
-from refnp.numbers.special import normal_cdf_of
+from refnp.numbers.special import normal_cdf
 from refnp.verify.asking import beyond_range
 from refnp.verify.frameworks import framework_of, installed
 from refnp.verify.judge import WITHIN
@@ -145,7 +145,7 @@ def gelu(x, *, step=lambda v: v, tanh=False):
     (v,) = wide(x)
     if tanh:
         return like(v * (F32(0.5) * (1 + np.tanh(F32(0.7978845608) * (v + F32(0.044715) * v**3)))), x)
-    return like(v * step(normal_cdf_of(v)[0]), x)
+    return like(v * step(normal_cdf(v)[0]), x)
 
 
 def silu(x, *, step=lambda v: v):
