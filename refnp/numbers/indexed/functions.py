@@ -91,12 +91,16 @@ def _turned(e: Expression) -> tuple[Expression, Expression]:
     return s, c
 
 
-def erf(e: Expression) -> Expression:
-    """erf(−a) = −erf a, erf 0 = 0."""
-    if not e:
-        return e
-    sign = _sign(e)
-    return atom("f", "erf", frozen(e.times(sign))).times(sign)
+def odd(name: str) -> Callable[[Expression], Expression]:
+    """f(−a) = −f(a), f(0) = 0."""
+
+    def of(e: Expression) -> Expression:
+        if not e:
+            return e
+        sign = _sign(e)
+        return atom("f", name, frozen(e.times(sign))).times(sign)
+
+    return of
 
 
 def _sign(e: Expression) -> int:
@@ -169,14 +173,6 @@ def without_scale(e: Expression, own: Sequence[str] = ()) -> Expression:
     return e * term((), ((a, -p) for a, p in scale))
 
 
-def arctan(e: Expression) -> Expression:
-    """arctan(−a) = −arctan a, arctan 0 = 0."""
-    if not e:
-        return e
-    sign = _sign(e)
-    return atom("f", "arctan", frozen(e.times(sign))).times(sign)
-
-
 def is_0(e: Expression) -> Expression:
     """[a = 0], which is taken not to be so where nothing is known of a; [a_i = a_j] is δ_ij where no two are equal."""
     if not e:
@@ -195,7 +191,7 @@ def is_0(e: Expression) -> Expression:
     return Expression()
 
 
-functions |= {"exp": exp, "log": log, "tanh": tanh, "sin": sin, "cos": cos, "erf": erf, "arctan": arctan}
+functions |= {"exp": exp, "log": log, "tanh": tanh, "sin": sin, "cos": cos, "erf": odd("erf"), "arctan": odd("arctan")}
 functions |= {">0": is_above_0, "=0": is_0}
 
 SLOPES: dict[str, Callable[[Expression], Expression]] = {
