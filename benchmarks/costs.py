@@ -9,17 +9,16 @@ benchmarks/measured. A kernel may compute again on the way back what its page ke
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 
+from benchmarks.report import renewed
 from refnp import layers
 from refnp.formulas.cost import Cost, cost
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
 MEASURED = ROOT / "benchmarks" / "measured" / "amd-epyc-2-threads.json"
-BLOCK = re.compile(r"(<!-- costs: begin -->\n).*?(<!-- costs: end -->)", re.S)
 ROWS = {"B": 8192, "n": 512}
 HEADS = {"B": 8, "d": 64, "d_v": 64}
 WORKS = {  # by their names in works.py: the page, and its sizes
@@ -60,7 +59,7 @@ def together(found: Cost, kind: str, sizes: dict[str, int]) -> int:
 
 def brought_up_to_date(text: str) -> str:
     """The text of the page with the table as it is now."""
-    return BLOCK.sub(lambda found: found[1] + table() + found[2], text)
+    return renewed(text, "costs", table())
 
 
 if __name__ == "__main__":

@@ -19,15 +19,15 @@ from typing import Any
 
 from benchmarks import report, roofline
 from benchmarks.growth import Growth
-from benchmarks.report import three_digits, write_whole
+from benchmarks.report import renewed, three_digits
 from benchmarks.timing import Work
 from benchmarks.works import all_works
+from refnp.files import write_whole
 
 ROOT = pathlib.Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks" / "measured"
 PAGE = ROOT / "docs" / "benchmarks.md"
 PEER = "torch"
-BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->"
 
 # machine, rows, and perhaps source, roofline, threads, growth, again (machine, rows and threads of a later run)
 Measured = dict[str, Any]
@@ -52,20 +52,17 @@ def keep_again(
     path = folder / file_of(machine).name
     kept = json.loads(path.read_text(encoding="utf-8"))
     kept["again"] = {"machine": machine, "rows": [dataclasses.asdict(row) for row in rows], "threads": threads}
-    write_whole(path, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+    write_whole(path, f"{json.dumps(kept, indent=1, ensure_ascii=False)}\n".encode())
 
 
 def write_page(page: pathlib.Path = PAGE, folder: pathlib.Path = FOLDER) -> None:
     """What stands between the marks of the page, made again."""
-    write_whole(page, with_tables(page.read_text(encoding="utf-8"), all_measured(folder)))
+    write_whole(page, with_tables(page.read_text(encoding="utf-8"), all_measured(folder)).encode())
 
 
 def with_tables(text: str, machines: list[Measured]) -> str:
     """The page's text with the tables of these machines between its marks."""
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise ValueError(f"the page needs the lines {BEGIN.strip()} and {END}, once each")
-    before, rest = text.split(BEGIN)
-    return before + BEGIN + "\n" + "\n".join(tables(machines)) + "\n\n" + END + rest.split(END)[1]
+    return renewed(text, "measured", "\n" + "\n".join(tables(machines)) + "\n\n")
 
 
 def tables(machines: list[Measured]) -> list[str]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import pathlib
 import statistics
-import tempfile
 from typing import Any
 
 from benchmarks.timing import Pairs, Work
+from refnp.files import write_whole
 
 COLUMNS = ("work", "dtype", "peer", "refnp ms", "peer ms", "ratio", "quartiles", "pairs", "aim", "peak MB: refnp, peer")
 WIDTHS = (20, 7, 8, 9, 9, 7, 13, 5, 8, 20)
@@ -103,18 +102,13 @@ def summary(rows: list[Row]) -> list[str]:
 def write_json(path: pathlib.Path, machine: dict[str, str], rows: list[Row], **more: Any) -> None:
     """All of it at once, or nothing; `more` stands beside."""
     found = {"machine": machine, **more, "rows": [dataclasses.asdict(row) for row in rows]}
-    write_whole(path, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    write_whole(path, f"{json.dumps(found, indent=1, ensure_ascii=False)}\n".encode())
 
 
-def write_whole(path: pathlib.Path, text: str) -> None:
-    """A file that is never there in part."""
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=path.name, delete=False, encoding="utf-8", newline="\n"
-    ) as file:
-        file.write(text)
-    os.chmod(file.name, 0o644)
-    try:
-        os.replace(file.name, path)
-    except OSError:
-        os.unlink(file.name)
-        raise
+def renewed(text: str, name: str, content: str) -> str:
+    """The page with other content between its marks of this name; ValueError unless both stand there once."""
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise ValueError(f"the page needs the lines {begin.strip()} and {end}, once each")
+    before, rest = text.split(begin)
+    return before + begin + content + end + rest.split(end)[1]

@@ -83,8 +83,8 @@ def in_order(
     """
     shown = 0
     try:
-        results = _alone if workers == HERE else _shared
-        for result in results(function, pieces, workers, named, lost):
+        work = Work(function, pieces, named, lost)
+        for result in work.alone() if workers == HERE else work.shared_by(workers):
             shown += 1
             yield result
     except KeyboardInterrupt as stop:
@@ -92,71 +92,73 @@ def in_order(
         raise
 
 
-def _alone(
-    function: Callable, pieces: Sequence[Any], workers: Workers, named: Callable, lost: Callable | None
-) -> Iterator[Any]:
-    """The results, all of them computed here."""
-    for piece in pieces:
+class Work(NamedTuple):
+    """What `in_order` is given."""
+
+    function: Callable[[Any], Any]
+    pieces: Sequence[Any]
+    named: Callable[[Any], str]
+    lost: Callable[[Any], Any] | None
+
+    def alone(self) -> Iterator[Any]:
+        """The results, all of them computed here."""
+        for piece in self.pieces:
+            try:
+                with self.naming(piece):
+                    result = self.function(piece)
+            except MemoryError:
+                result = self.given_up(piece)
+            yield result
+
+    @contextlib.contextmanager
+    def naming(self, piece: Any) -> Iterator[None]:
+        """A note on what is raised within this block."""
         try:
-            with _naming(named, piece):
-                result = function(piece)
-        except MemoryError:
-            result = _given_up(piece, named, lost)
-        yield result
+            yield
+        except Exception as wrong:
+            wrong.add_note(f"in {self.named(piece)}")
+            raise
 
+    def shared_by(self, workers: Workers) -> Iterator[Any]:
+        """The results of workers: of all pieces together, then of those alone that were under way when one died."""
+        open_executor, dead = (_cluster, _killed()) if workers.cluster else (_processes, BrokenProcessPool)
+        found: dict[int, Any] = {}
+        deaths: Counter[int] = Counter()
+        suspects: list[int] = []
+        left, shown = list(range(len(self.pieces))), 0
+        while left or suspects:
+            batch, left, is_alone = ([suspects.pop(0)], left, True) if suspects else (left, [], False)
+            with open_executor(HERE if is_alone and not workers.cluster else workers) as submit:
+                futures = {k: submit(self.function, self.pieces[k]) for k in batch}
+                unfinished = []
+                for k in batch:
+                    try:
+                        with self.naming(self.pieces[k]):
+                            found[k] = futures.pop(k).result()
+                    except (dead, MemoryError):
+                        unfinished.append(k)
+                    while shown in found:
+                        yield found.pop(shown)
+                        shown += 1
+            # pieces are handed out in their order, and of each worker one waits: among the first is what was under way
+            under_way = unfinished[: 2 * workers.processes + 1]
+            for k in under_way:
+                deaths[k] += is_alone
+                if is_alone and (workers.cluster or deaths[k] >= DEATHS):  # a cluster has tried it again by itself
+                    found[k] = self.given_up(self.pieces[k])
+                else:
+                    suspects.append(k)
+            left = sorted([*left, *unfinished[len(under_way) :]])
+            while shown in found:
+                yield found.pop(shown)
+                shown += 1
 
-@contextlib.contextmanager
-def _naming(named: Callable, piece: Any) -> Iterator[None]:
-    """A note on what is raised within this block."""
-    try:
-        yield
-    except Exception as wrong:
-        wrong.add_note(f"in {named(piece)}")
-        raise
-
-
-def _shared(
-    function: Callable, pieces: Sequence[Any], workers: Workers, named: Callable, lost: Callable | None
-) -> Iterator[Any]:
-    """The results of workers: of all pieces together, then of those alone that were under way when a worker died."""
-    open_executor, dead = (_cluster, _killed()) if workers.cluster else (_processes, BrokenProcessPool)
-    found: dict[int, Any] = {}
-    deaths: Counter[int] = Counter()
-    suspects: list[int] = []
-    left, shown = list(range(len(pieces))), 0
-    while left or suspects:
-        batch, left, is_alone = ([suspects.pop(0)], left, True) if suspects else (left, [], False)
-        with open_executor(HERE if is_alone and not workers.cluster else workers) as submit:
-            futures = {k: submit(function, pieces[k]) for k in batch}
-            unfinished = []
-            for k in batch:
-                try:
-                    with _naming(named, pieces[k]):
-                        found[k] = futures.pop(k).result()
-                except (dead, MemoryError):
-                    unfinished.append(k)
-                while shown in found:
-                    yield found.pop(shown)
-                    shown += 1
-        # pieces are handed out in their order, and of each worker one waits: among the first is what was under way
-        under_way = unfinished[: 2 * workers.processes + 1]
-        for k in under_way:
-            deaths[k] += is_alone
-            if is_alone and (workers.cluster or deaths[k] >= DEATHS):  # a cluster has tried it again by itself
-                found[k] = _given_up(pieces[k], named, lost)
-            else:
-                suspects.append(k)
-        left = sorted([*left, *unfinished[len(under_way) :]])
-        while shown in found:
-            yield found.pop(shown)
-            shown += 1
-
-
-def _given_up(piece: Any, named: Callable, lost: Callable | None) -> Any:
-    """What stands for the result of a piece with which workers die."""
-    if lost is None:
-        raise RuntimeError(f"{named(piece)}: it lacks memory, or the process that computed it died, {DEATHS} times")
-    return lost(piece)
+    def given_up(self, piece: Any) -> Any:
+        """What stands for the result of a piece with which workers die."""
+        if self.lost is None:
+            why = f"it lacks memory, or the process that computed it died, {DEATHS} times"
+            raise RuntimeError(f"{self.named(piece)}: {why}")
+        return self.lost(piece)
 
 
 @contextlib.contextmanager

@@ -78,7 +78,7 @@ def test_an_exception_names_its_piece(workers):
 
 def test_a_piece_that_nothing_stands_for_fails_by_name():
     with pytest.raises(RuntimeError, match=r"piece 5: .* the process that computed it died"):
-        pieces._given_up(5, lambda n: f"piece {n}", None)
+        pieces.Work(operator.neg, [5], lambda n: f"piece {n}", None).given_up(5)
 
 
 def test_a_worker_of_another_version_is_refused(monkeypatch):

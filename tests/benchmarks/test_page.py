@@ -20,6 +20,7 @@ RATE = {
 }
 ROW = {"work": "GELU", "dtype": "float32", "peer": "torch", "refnp_ms": 30.0, "peer_ms": 5.0, "ratio": 6.0,
        "low": 5.5, "high": 6.5, "refnp_peak_mb": None}  # fmt: skip
+BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->"
 ABOUT = {"processor": "A Processor @ 2.50GHz", "threads": "2 on 4 cores", "date": "2026-01-02"}
 GROWN = Growth("a sum", [10, 100], [1.0, 10.0], [2.0, 200.0], 1.1, 1.1, 150)
 
@@ -40,7 +41,7 @@ def test_all_machines_stand_side_by_side_with_misses_and_reasons(tmp_path):
     for name, found in (("a", other), ("b", measured())):
         (tmp_path / f"{name}.json").write_text(json.dumps(found))
     target = tmp_path / "page.md"
-    target.write_text(f"before\n{page.BEGIN}old\n{page.END}\nafter\n")
+    target.write_text(f"before\n{BEGIN}old\n{END}\nafter\n")
     page.write_page(target, tmp_path)
     text = target.read_text()
     assert text.startswith("before\n")
@@ -62,7 +63,7 @@ def test_a_ratio_that_is_reached_is_not_named():
     assert lines == ["None."]
 
 
-@pytest.mark.parametrize("text", ["", page.BEGIN, page.BEGIN * 2 + page.END])
+@pytest.mark.parametrize("text", ["", BEGIN, BEGIN * 2 + END])
 def test_a_page_without_its_marks_is_refused(text):
     with pytest.raises(ValueError, match="once each"):
         page.with_tables(text, [])
