@@ -104,26 +104,25 @@ ORDER = {"gt": np.greater, "ge": np.greater_equal, "lt": np.less, "le": np.less_
 COMPARISONS = ORDER | {"eq": np.equal, "ne": np.not_equal}
 
 
-def with_operators(kind: type[Kind], comparisons: Mapping[str, np.ufunc] = ORDER) -> None:
-    """Gives a kind Python's operators, which are its forms of NumPy's functions, and arrays in front of it likewise.
+def with_operators(kind: type[Kind], operators: Mapping[str, np.ufunc], *, reflected: bool = False) -> None:
+    """Gives a kind Python's operators, which are its forms of NumPy's functions; `reflected` behind an array, too.
 
     What is made of others answers in place of these.
     """
 
-    def operator_of(ufunc: np.ufunc, *, reflected: bool = False) -> Callable:
-        of = kind.functions[ufunc]
+    def operator_of(of: Callable, *, turned: bool = False) -> Callable:
 
         def operate(x: Any, y: Any) -> Any:
             if getattr(y, "of_others", False):
                 return NotImplemented
-            return of(y, x) if reflected else of(x, y)
+            return of(y, x) if turned else of(x, y)
 
         return operate
 
-    for name, ufunc in (ARITHMETIC | {**comparisons}).items():
-        setattr(kind, f"__{name}__", operator_of(ufunc))
-    for name, ufunc in ARITHMETIC.items():
-        setattr(kind, f"__r{name}__", operator_of(ufunc, reflected=True))
+    for name, ufunc in operators.items():
+        setattr(kind, f"__{name}__", operator_of(kind.functions[ufunc]))
+        if reflected:
+            setattr(kind, f"__r{name}__", operator_of(kind.functions[ufunc], turned=True))
 
 
 def split(x: Any, sections: Any, axis: int = 0) -> list:

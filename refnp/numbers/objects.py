@@ -13,7 +13,7 @@ import numpy as np
 
 from refnp.numbers import words
 from refnp.numbers.duals import Array
-from refnp.numbers.kinds import COMPARISONS, OF_ARRAYS, OfArrays, moving, with_operators
+from refnp.numbers.kinds import ARITHMETIC, COMPARISONS, OF_ARRAYS, ORDER, OfArrays, moving, with_operators
 from refnp.numbers.sinusoids import sinusoids_of
 from refnp.numbers.summation import sum_of_products
 from refnp.numbers.words import Constant
@@ -214,4 +214,5 @@ FUNCTIONS |= {ufunc: _elementwise(ufunc) for ufunc in ELEMENTWISE}
 FUNCTIONS |= {ufunc: _compared(ufunc) for ufunc in COMPARISONS.values()}
 FUNCTIONS |= moving(np.cumsum, np.cumprod)
 Objects.functions = FUNCTIONS
-with_operators(Objects)
+with_operators(Objects, ARITHMETIC, reflected=True)
+with_operators(Objects, ORDER)

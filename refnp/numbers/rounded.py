@@ -36,7 +36,6 @@ Source: Wilkinson (1963); Higham (2002), §2.8 (underflow), §3.3 and §4.2.
 import contextlib
 import contextvars
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -154,18 +153,6 @@ class Rounded(OfArrays):
 
     def __rmatmul__(self, other: Any) -> "Rounded":
         return matmul(other, self)
-
-    def __gt__(self, other: Any) -> Any:
-        return self.compared(operator.gt, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self.compared(operator.ge, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return self.compared(operator.lt, other)
-
-    def __le__(self, other: Any) -> Any:
-        return self.compared(operator.le, other)
 
     def compared(self, of: Callable, other: Any) -> Any:
         """The answer of a comparison, in doubt where rounding may decide."""

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from refnp.numbers import special, words
 from refnp.numbers.arithmetic import ASSUMED, Arithmetic, arithmetic, blocked_depth, judging_precision
 from refnp.numbers.exact import each
-from refnp.numbers.kinds import OF_ARRAYS, moving
+from refnp.numbers.kinds import OF_ARRAYS, ORDER, moving, with_operators
 from refnp.numbers.parts import part
 from refnp.numbers.precision import WIDE, policy
 from refnp.numbers.rounded import (
@@ -403,12 +403,8 @@ FUNCTIONS: dict[Any, Callable] = OF_ARRAYS | {
     np.negative: operator.neg,
     np.matmul: matmul,
     words.einsum: einsum,
-    np.greater: lambda x, y: number(x) > y,
-    np.greater_equal: lambda x, y: number(x) >= y,
-    np.less: lambda x, y: number(x) < y,
-    np.less_equal: lambda x, y: number(x) <= y,
-    np.maximum: lambda x, y: where(number(x) > y, x, y),
-    np.minimum: lambda x, y: where(number(x) < y, x, y),
+    np.maximum: lambda x, y: where(number(x).compared(np.greater, y), x, y),
+    np.minimum: lambda x, y: where(number(x).compared(np.less, y), x, y),
     np.isnan: lambda x: x.value != x.value,  # of objects as well
     np.isfinite: lambda x: np.isfinite(np.asarray(x.value, np.longdouble)),
     np.where: where,
@@ -445,4 +441,6 @@ FUNCTIONS: dict[Any, Callable] = OF_ARRAYS | {
     words.expm1_less: expm1_less,
 }
 FUNCTIONS |= moving(np.pad, np.tril, np.triu)
+FUNCTIONS |= {ufunc: lambda x, y, of=ufunc: number(x).compared(of, y) for ufunc in ORDER.values()}
 Rounded.functions, Doubt.functions = FUNCTIONS, {np.where: where}
+with_operators(Rounded, ORDER)

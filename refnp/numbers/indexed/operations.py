@@ -43,7 +43,7 @@ from refnp.numbers.indexed.expressions import (
 from refnp.numbers.indexed.indices import abstracted, moved
 from refnp.numbers.indexed.sizes import Size, broadcast, is_alike, is_number, is_one, listed, pieces, product_of, sum_of
 from refnp.numbers.indexed.sizes import places as axis_places
-from refnp.numbers.kinds import COMPARISONS, with_operators
+from refnp.numbers.kinds import ARITHMETIC, COMPARISONS, with_operators
 from refnp.numbers.within import noted
 
 
@@ -568,4 +568,5 @@ for _name, _by in _DIVIDED.items():
     setattr(Size, _name, _by)
 for _name, _method in (("dot", dot), ("clip", clip)):
     setattr(Indexed, _name, _method)
+with_operators(Indexed, ARITHMETIC, reflected=True)
 with_operators(Indexed, COMPARISONS)
