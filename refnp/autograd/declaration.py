@@ -21,7 +21,7 @@ from refnp.autograd.errors import ACCIDENTS, OutOfRangeError, explain, shown
 from refnp.autograd.notation import ARGUMENT, KINDS, SHAPE, Argument, Option, Several, Shape, is_listed
 from refnp.autograd.requirements import Requirement
 from refnp.autograd.tensor import Tensor
-from refnp.numbers.arrays import broadcast_shapes, normalize_axes
+from refnp.numbers.arrays import broadcast_shapes, fits, normalize_axes
 from refnp.numbers.kinds import Kind
 
 F = typing.TypeVar("F", bound=Callable)
@@ -245,8 +245,8 @@ class Declaration:
     def fit(self, given: Mapping[str, Any]) -> "Fit":
         """A call held against this; TypeError or ValueError that names what does not fit."""
         forms = {name: shape_and_kind(given[name]) for name in self.arguments if name in given}
-        fits = lambda form: all(shape is None or shape[1] in form[name].kinds for name, shape in forms.items())
-        found = Fit(self, next(filter(fits, self.forms), self.arguments), given)
+        holds = lambda form: all(shape is None or shape[1] in form[name].kinds for name, shape in forms.items())
+        found = Fit(self, next(filter(holds, self.forms), self.arguments), given)
         found.learn(forms)
         return found
 
@@ -430,11 +430,7 @@ class Fit:
         target = front if written.batch else ()
         for axis in written.axes:
             target += self._value(axis) if axis[0] == "*" else (math.prod(map(self._value, axis.split("·"))),)
-        try:
-            fits = broadcast_shapes(shape, target) == target
-        except ValueError:
-            fits = False
-        if not fits:
+        if not fits(shape, target):
             raise ValueError(
                 f"{self.name}: {argument.name} has shape {shape}; it must broadcast to {written} = {target}"
             )

@@ -232,8 +232,7 @@ def tanh_slope(x: Any, y: Any) -> Any:
 @takes_unchecked("x (...) → (...)")
 def sin(x):
     """y = sin x (radians).   VJP: x̄ = ȳ cos x."""
-    x = in_order(x)
-    x = floating(x)
+    x = in_order(floating(x))
     return np.sin(x), lambda y_bar: (y_bar * np.cos(x),)
 
 
@@ -241,8 +240,7 @@ def sin(x):
 @takes_unchecked("x (...) → (...)")
 def cos(x):
     """y = cos x (radians).   VJP: x̄ = −ȳ sin x."""
-    x = in_order(x)
-    x = floating(x)
+    x = in_order(floating(x))
     return np.cos(x), lambda y_bar: (-y_bar * np.sin(x),)
 
 

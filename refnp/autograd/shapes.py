@@ -15,6 +15,7 @@ from refnp.autograd.primitives import integers, of_several, primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.numbers.arrays import normalize_axes
 from refnp.numbers.duals import as_array
+from refnp.numbers.windows import repeated
 
 
 @primitive
@@ -251,7 +252,6 @@ def _pad_widths(widths: Any, ndim: int) -> list[tuple[int, int]]:
 
 def _pad_source(mode: str, n: int, before: int, after: int) -> Array:
     """The element of an axis of length n that each place of the padded axis repeats."""
-    i = np.arange(-before, n + after)
     longest = {"circular": n, "reflect": max(n - 1, 0), "replicate": before + after if n else 0}.get(mode)
     if longest is None:
         raise ValueError(f"pad: mode {mode!r} is unknown; use 'zeros', 'circular', 'reflect' or 'replicate'")
@@ -259,8 +259,4 @@ def _pad_source(mode: str, n: int, before: int, after: int) -> Array:
         raise ValueError(
             f"pad: {mode} padding by ({before}, {after}) needs an axis longer than {n}; at most {longest} fit"
         )
-    if mode == "circular":
-        return i % n if n else i
-    if mode == "reflect":
-        return n - 1 - np.abs(n - 1 - np.abs(i)) if n else i
-    return np.clip(i, 0, n - 1)
+    return repeated(np.arange(-before, n + after), n, mode)
