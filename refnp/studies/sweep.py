@@ -22,7 +22,7 @@ FILE is TOML:
 
 A run that was stopped goes on where it was, to the same bits; one that is finished is not run again. Its folder has the
 checkpoint and figures.json, of which the table is made, with the machine, the time since the run was last begun, and
-the best validation, by which to choose one of several seeds before what they were evaluated on is looked at.
+the best validation, by which to choose one of several seeds before what they were evaluated on is seen.
 """
 
 import functools
