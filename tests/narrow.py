@@ -42,9 +42,7 @@ CANNOT = {
         r"test_true_claims_hold\[variance about a million\]",
     ),
     "a type that is no other than float64": ("_computes_in_the_precision_of_its_input",),
-    "a reference of the test's own in longdouble": (
-        "test_complex_log1p_near_zero_and_far_away",
-    ),
+    "a reference of the test's own in longdouble": ("test_complex_log1p_near_zero_and_far_away",),
 }
 
 

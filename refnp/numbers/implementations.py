@@ -116,9 +116,7 @@ class Computed(Rounded):
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def sum(
-        self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, depth: int | None = None
-    ) -> "Computed":
+    def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Computed":
         """Σ over `axis` in the order of the implementation."""
         count = self.value.ndim
         axes = range(count) if axis is None else (axis,) if isinstance(axis, int) else axis
@@ -180,7 +178,7 @@ class Computed(Rounded):
         number = min(first.by.form, len(forms) - 1)
         return forms[number]() if number else first
 
-    def scattered(self, places: np.ndarray, length: int, depth: int | None) -> "Computed":
+    def scattered(self, places: np.ndarray, length: int) -> "Computed":
         """Adds up the terms of each place in the order of the implementation."""
         total = np.zeros((length, *self.shape[1:]), self.by.dtype)
         for place in np.unique(places):

@@ -164,22 +164,23 @@ class Rounded(OfArrays):
     def moved(self, rearrange: Callable) -> Any:
         return arranged(rearrange, self)
 
-    def sum(
-        self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, depth: int | None = None
-    ) -> "Rounded":
-        """Σ over `axis`, in any order of summation; or with no more than `depth` roundings on the way of any term."""
+    def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Rounded":
+        """Σ over `axis`, in any order of summation."""
         axes = self._axes(axis)
-        add = lambda a: a.sum(axes, keepdims=keepdims)
+        return self.added(lambda a: a.sum(axes, keepdims=keepdims))
+
+    def added(self, add: Callable, depth: int | None = None) -> "Rounded":
+        """Sums, `add` of arrays: in any order; or with no more than `depth` roundings on the way of any term."""
         if without_error(self):
             return exact(add(self.value))
         if depth is None and self.products is not None:
             return self.summed(add)
-        present = np.where(self.is_exact_zero, 0, 1).sum(axes, keepdims=True)
-        additions = np.maximum(present - 1, 0)
+        additions = np.maximum(add(np.where(self.is_exact_zero, 0, 1)) - 1, 0)
         roundings = growth(additions if depth is None else depth, self.arithmetic)
-        error = self.error + roundings * (np.abs(self.value) + self.off) if np.any(roundings) else self.error
-        lost = 0 if depth == 0 else additions.reshape(add(self.value).shape)
-        return stored(add(self.value), add(error), add(self.lost) + lost, self.arithmetic)
+        error = add(self.error)
+        if np.any(roundings):
+            error = error + roundings * add(np.abs(self.value) + self.off)
+        return stored(add(self.value), error, add(self.lost) + additions, self.arithmetic)
 
     def summed(self, add: Callable) -> "Rounded":
         """The sum of sums of products, `add` of arrays: one sum of all their products, in any order."""
@@ -195,14 +196,15 @@ class Rounded(OfArrays):
     def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Rounded":
         """The mean over `axis`, added up in any order, or in blocks where the arithmetic says so; of one, itself."""
         axes = self._axes(axis)
+        add = lambda a: a.sum(axes, keepdims=keepdims)
         n = math.prod(self.shape[i] for i in axes)
         if n == 1:
-            return self.moved(lambda a: a.sum(axes, keepdims=keepdims))
+            return self.moved(add)
         noted = _long_means.get()
         if noted is not None and blocked_depth(n) < n - 1:
             noted.append(n)
         blocked = self.arithmetic is not None and self.arithmetic.blocked
-        return self.sum(axes, keepdims, depth=blocked_depth(n) if blocked else None) / n
+        return self.added(add, blocked_depth(n) if blocked else None) / n
 
     def row_mean(self) -> "Rounded":
         """The mean over the last axis, kept."""
@@ -288,22 +290,15 @@ class Rounded(OfArrays):
             error, lost = np.maximum(error, other.error), np.maximum(lost, other.lost)
         return Rounded(first.value, error, lost, first.arithmetic)
 
-    def scattered(self, places: np.ndarray, length: int, depth: int | None) -> "Rounded":
+    def scattered(self, places: np.ndarray, length: int) -> "Rounded":
         """What `scatter` does."""
 
-        def added(terms: Any) -> np.ndarray:
+        def add(terms: Any) -> np.ndarray:
             total = np.zeros((length, *self.shape[1:]), terms.dtype)
             np.add.at(total, places, terms)
             return total
 
-        if without_error(self):
-            return exact(added(self.value))
-        if depth is None and self.products is not None:
-            return self.summed(added)
-        additions = np.maximum(added(np.where(self.is_exact_zero, 0, 1)) - 1, 0)
-        roundings = growth(additions if depth is None else depth, self.arithmetic)
-        error = added(self.error) + roundings * added(np.abs(self.value) + self.off)
-        return stored(added(self.value), error, added(self.lost) + additions, self.arithmetic)
+        return self.added(add)
 
     def applied(self, value: np.ndarray, slope: Any, units: int) -> "Rounded":
         """What `function` does."""

@@ -73,12 +73,9 @@ def tolerance(rounded: Rounded, precision: Any) -> np.ndarray:
     return np.where(np.isnan(allowed), np.inf, allowed)  # where nothing is known, nothing is judged
 
 
-def scatter(x: Rounded, places: np.ndarray, length: int, *, depth: int | None = None) -> Rounded:
-    """y_k = Σ x_i over the i with places_i = k, along the first axis: adds up repeats, in any order.
-
-    Or with no more than `depth` roundings on the way of any term: 0 if x counts those of the whole sum already.
-    """
-    return x.scattered(places, length, depth)
+def scatter(x: Rounded, places: np.ndarray, length: int) -> Rounded:
+    """y_k = Σ x_i over the i with places_i = k, along the first axis: adds up repeats, in any order."""
+    return x.scattered(places, length)
 
 
 def either(*forms: Callable[[], Rounded]) -> Rounded:

@@ -97,10 +97,10 @@ class Number(Computed):
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def sum(self, axis=None, keepdims=False, *, depth=None):
+    def sum(self, axis=None, keepdims=False):
         """Without the last term, if that is the defect."""
         if not self.by.planted("Σ"):
-            return Computed.sum(self, axis, keepdims, depth=depth)
+            return Computed.sum(self, axis, keepdims)
         axes = range(len(self.shape)) if axis is None else (axis,) if isinstance(axis, int) else axis
         last = np.zeros(self.shape, bool)
         over = {a % len(self.shape) for a in axes}
@@ -121,11 +121,11 @@ class Number(Computed):
                 x = one.result(left)
         return Computed.contracted(subscripts, x, y, terms)
 
-    def scattered(self, places, length, depth):
+    def scattered(self, places, length):
         """Without the last term, if that is the defect."""
         if not self.by.planted("Σ"):
-            return Computed.scattered(self, places, length, depth)
-        return Computed.scattered(self[:-1], places[:-1], length, depth)
+            return Computed.scattered(self, places, length)
+        return Computed.scattered(self[:-1], places[:-1], length)
 
     def applied(self, value, slope, units):
         """Off by 2⁻¹⁰, if that is the defect."""
