@@ -62,27 +62,9 @@ def test_a_generator_gives_the_same_batch_again(task, seed):
 
 # dates
 
-MONTHS = {  # another table than that of the page: the first letters that tell the months apart
-    "jan": 1,
-    "feb": 2,
-    "fév": 2,
-    "mar": 3,
-    "apr": 4,
-    "avr": 4,
-    "may": 5,
-    "mai": 5,
-    "jun": 6,
-    "juin": 6,
-    "jul": 7,
-    "juil": 7,
-    "aug": 8,
-    "aoû": 8,
-    "sep": 9,
-    "oct": 10,
-    "nov": 11,
-    "dec": 12,
-    "déc": 12,
-}
+# another table than that of the page: the first letters that tell the months apart
+STARTS = "jan, feb fév, mar, apr avr, may mai, jun juin, jul juil, aug aoû, sep, oct, nov, dec déc"
+MONTHS = {start: number for number, starts in enumerate(STARTS.split(","), 1) for start in starts.split()}
 
 
 def read(text):
@@ -104,17 +86,8 @@ def test_every_form_says_the_date(date):
 
 
 def test_forms():
-    assert forms(datetime.date(2021, 3, 3)) == [
-        *(
-            "3 March 2021",
-            "3 march 2021",
-            "March 3, 2021",
-            "3 mars 2021",
-            "mercredi 3 mars 2021",
-            "03/03/21",
-            "3.3.2021",
-        )
-    ]
+    said = "3 March 2021|3 march 2021|March 3, 2021|3 mars 2021|mercredi 3 mars 2021|03/03/21|3.3.2021"
+    assert forms(datetime.date(2021, 3, 3)) == said.split("|")
     assert "1er août 1999" in forms(datetime.date(1999, 8, 1))
     assert "dimanche 1er août 1999" in forms(datetime.date(1999, 8, 1))
 
