@@ -11,16 +11,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.autograd import einsum
 from refnp.numbers.summation import sum_of_products
-from tests.helpers import (
-    assert_same_bits,
-    assert_within,
-    dtypes,
-    laid_out,
-    layouts,
-    normal,
-    seeds,
-    unit_roundoff,
-)
+from tests.helpers import assert_same_bits, assert_within, dtypes, laid_out, layouts, normal, seeds, unit_roundoff
 from tests.transcriptions import linalg as transcription
 
 GRID = [

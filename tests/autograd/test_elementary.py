@@ -11,16 +11,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.autograd import Tensor
 from refnp.autograd.elementary import log1p_of
-from tests.helpers import (
-    COMPLEX,
-    REAL,
-    assert_same_bits,
-    assert_within,
-    normal,
-    real_dtypes,
-    seeds,
-    unit_roundoff,
-)
+from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, normal, real_dtypes, seeds, unit_roundoff
 
 ANALYTIC = [(ad.exp, np.exp), (ad.expm1, np.expm1), (ad.log, np.log), (ad.sqrt, np.sqrt), (ad.tanh, np.tanh),
             (ad.sin, np.sin), (ad.cos, np.cos), (ad.negative, np.negative)]  # fmt: skip

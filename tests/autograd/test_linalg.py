@@ -8,17 +8,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.autograd import cholesky, linear, log_determinant, matmul, outer, trace, triangular_solve
 from refnp.kernels import products
-from tests.helpers import (
-    REAL,
-    assert_same_bits,
-    assert_within,
-    dtypes,
-    laid_out,
-    layouts,
-    normal,
-    seeds,
-    unit_roundoff,
-)
+from tests.helpers import REAL, assert_same_bits, assert_within, dtypes, laid_out, layouts, normal, seeds, unit_roundoff
 from tests.transcriptions import linalg as transcription
 
 PRODUCTS = [

@@ -8,13 +8,7 @@ import pytest
 
 import refnp.autograd as ad
 from refnp.autograd import Tensor
-from tests.helpers import (
-    assert_same_bits,
-    assert_within,
-    check,
-    normal,
-    unit_roundoff,
-)
+from tests.helpers import assert_same_bits, assert_within, check, normal, unit_roundoff
 from tests.transcriptions import autograd as transcriptions
 
 ALL = [ad.sum, ad.mean, ad.max, ad.min, ad.prod, ad.logsumexp, ad.norm]

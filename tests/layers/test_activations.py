@@ -11,14 +11,7 @@ from refnp.layers import activation as activations
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.judged_pages import by_page
 from refnp.verify.layers import engine
-from tests.helpers import (
-    REAL,
-    assert_same_bits,
-    assert_within,
-    check,
-    normal,
-    unit_roundoff,
-)
+from tests.helpers import REAL, assert_same_bits, assert_within, check, normal, unit_roundoff
 from tests.transcriptions import activations as printed
 
 OPTIONS = {

@@ -13,14 +13,7 @@ from refnp.kernels import attention as page
 from refnp.layers.attention import attention, attention_with_weights, column_attention
 from refnp.layers.grouped_attention import grouped_attention
 from refnp.numbers.rounding import exact, tolerance
-from tests.helpers import (
-    assert_same_bits,
-    assert_within,
-    normal,
-    real_dtypes,
-    seeds,
-    unit_roundoff,
-)
+from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds, unit_roundoff
 from tests.layers.attention_problems import attend, equation, qkv, rounded_output, shared
 from tests.transcriptions import rows as printed
 

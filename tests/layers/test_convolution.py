@@ -9,10 +9,7 @@ from refnp.autograd import vjp
 from refnp.kernels import blocks
 from refnp.layers.convolution import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 from refnp.verify.layers import pooling as pooling
-from tests.helpers import (
-    assert_same_bits,
-    normal,
-)
+from tests.helpers import assert_same_bits, normal
 
 # ---- modules
 
@@ -62,3 +59,29 @@ def test_a_second_thread_helps_where_there_is_much_to_multiply_in_large_products
         blocks.set_threads(before)
     assert set(helpers) <= {int(pays)}
     assert bool(helpers) or not pays
+
+
+# ---- what does not fit
+
+X, W = np.ones((1, 2, 5)), np.ones((4, 2, 3))
+TURNED = np.ones((2, 4, 3))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: convolution(X, W, padding="same", stride=2), r"needs stride 1, stride is \(2,\); pass the padding"),
+        (lambda: convolution(X, W, padding=6, padding_mode="circular"), r"circular padding \(6, 6\) .* at most 5"),
+        (lambda: convolution(X, W, padding=5, padding_mode="reflect"), r"reflect padding \(5, 5\) .* at most 4"),
+        (lambda: convolution(X, W, dilation=3), r"kernel \(3,\) with dilation \(3,\) reaches over 7 places, but x has"),
+        (lambda: convolution(X[..., :2], W), r"over 3 places, but x has lengths \(2,\), 2 there with padding; pad"),
+        (lambda: convolution(X[..., :0], W), r"x has lengths \(0,\)"),
+        (lambda: convolution_transpose(X, TURNED, output_padding=1),
+         r"output_padding \(1,\) must be smaller than the stride \(1,\) or the dilation \(1,\)"),
+        (lambda: convolution_transpose(X, TURNED, padding=4),
+         r"x with places \(5,\), kernel \(3,\) and padding \(\(4, 4\),\) leave .* of length -1; pad less"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(call, message):
+    with pytest.raises(ValueError, match="^convolution(_transpose)?: .*" + message):
+        call()

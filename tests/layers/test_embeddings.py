@@ -3,9 +3,7 @@
 import numpy as np
 
 from refnp.layers.linear import Embedding, embedding
-from tests.helpers import (
-    assert_same_bits,
-)
+from tests.helpers import assert_same_bits
 
 
 def test_module_draws_normal_numbers_that_the_scaling_brings_back_to_1():

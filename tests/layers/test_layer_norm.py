@@ -10,16 +10,7 @@ from refnp import plain
 from refnp.layers.layer_norm import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import normalization as equations
-from tests.helpers import (
-    REAL,
-    assert_same_bits,
-    assert_within,
-    check,
-    normal,
-    real_dtypes,
-    seeds,
-    unit_roundoff,
-)
+from tests.helpers import REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds, unit_roundoff
 from tests.transcriptions import rows as printed
 
 BOTH = {"layer_norm": layer_norm, "rms_norm": rms_norm}

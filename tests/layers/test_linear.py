@@ -8,12 +8,7 @@ from refnp.layers.activation import gelu, relu
 from refnp.layers.linear import MLP, Linear
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import linear as equations
-from tests.helpers import (
-    REAL,
-    assert_same_bits,
-    assert_within,
-    normal,
-)
+from tests.helpers import REAL, assert_same_bits, assert_within, normal
 
 
 def generator(seed=0):

@@ -10,12 +10,7 @@ import refnp.autograd as ad
 from refnp.layers.cross_entropy import cross_entropy
 from refnp.layers.loss import binary_cross_entropy, gaussian_nll, huber, mse
 from refnp.layers.softmax import softmax
-from tests.helpers import (
-    assert_same_bits,
-    assert_within,
-    normal,
-    seeds,
-)
+from tests.helpers import assert_same_bits, assert_within, normal, seeds
 
 reductions = st.sampled_from(["mean", "sum", "none"])
 smoothings = st.sampled_from(["uniform", "off_target", "without_pad"])

@@ -90,14 +90,3 @@ def test_hidden_numbers_are_never_all_in_memory():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert value.nbytes < peak < 500 * 500 * 32 * 4
-
-
-def test_complex_numbers_have_the_relu_of_their_real_part():
-    arrays = problem(0, (2, 3, 4, 1, 2), (5, 4))
-    wide = [a.astype(complex) for a in arrays]
-    bar = normal(1, (2, 2, 3, 4))
-    (value, pullback), (same, back) = ad.vjp(pair_kernel, *arrays), ad.vjp(pair_kernel, *wide)
-    limits = bounds.of(PAIR_KERNEL.equation, arrays, bar)
-    for a, b, limit in zip((value, *pullback(bar)), (same, *back(bar.astype(complex))), limits, strict=True):
-        assert (b.imag == 0).all()
-        assert_within(b.real, a, 2 * limit)

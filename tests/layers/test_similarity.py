@@ -5,12 +5,7 @@ import pytest
 
 import refnp.autograd as ad
 from refnp.kernels.attention import one_over_root
-from refnp.layers.similarity import (
-    additive_scores,
-    as_dot,
-    similarity_attention,
-    unit_rows,
-)
+from refnp.layers.similarity import additive_scores, as_dot, similarity_attention, unit_rows
 from refnp.numbers.rounding import WIDE
 from tests.helpers import COMPLEX, REAL, assert_within
 

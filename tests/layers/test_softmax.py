@@ -10,16 +10,7 @@ from refnp.kernels.softmax import masked_softmax
 from refnp.layers.softmax import log_softmax, softmax
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import softmax as equations
-from tests.helpers import (
-    REAL,
-    assert_same_bits,
-    assert_within,
-    normal,
-    scales,
-    seeds,
-    shapes,
-    unit_roundoff,
-)
+from tests.helpers import REAL, assert_same_bits, assert_within, normal, scales, seeds, shapes, unit_roundoff
 
 BOTH = {"softmax": (softmax, equations.SOFTMAX.equation), "log_softmax": (log_softmax, equations.LOG_SOFTMAX.equation)}
 both = pytest.mark.parametrize("name", BOTH)

@@ -8,12 +8,7 @@ from hypothesis import strategies as st
 from refnp.autograd import vjp
 from refnp.layers.pooling import average_pool
 from refnp.layers.upsampling import upsample
-from tests.helpers import (
-    assert_same_bits,
-    laid_out,
-    layouts,
-    seeds,
-)
+from tests.helpers import assert_same_bits, laid_out, layouts, seeds
 
 FORMS = [("nearest", False), ("nearest-exact", False), ("linear", False), ("linear", True)]
 

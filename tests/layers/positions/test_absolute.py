@@ -7,14 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers.positions.absolute import LearnedPositions, SinusoidalPositions, sinusoidal
-from tests.helpers import (
-    assert_same_bits,
-    assert_within,
-    normal,
-    real_dtypes,
-    seeds,
-    unit_roundoff,
-)
+from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds, unit_roundoff
 from tests.layers.positions.judges import FEATURES, attend, rounded_attend, sinusoid_error
 from tests.transcriptions import positions as written
 

@@ -8,13 +8,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.autograd.pages import plain
-from refnp.layers.positions.relative import (
-    is_run,
-    read_buckets,
-    read_diagonals,
-    sum_buckets,
-    sum_diagonals,
-)
+from refnp.layers.positions.relative import is_run, read_buckets, read_diagonals, sum_buckets, sum_diagonals
 from tests.helpers import (
     assert_same_bits,
     assert_within,
