@@ -53,22 +53,6 @@ def test_value_and_every_gradient(problem, queries, keys):
         assert_as_derived(in_blocks, equation(mask), arrays, mask=mask)
 
 
-@pytest.mark.parametrize("shape", [(), (5,), (1, 1), (3, 1), (2, 3, 5), (2, 1, 3, 5), (4, 1, 5), (1, 4, 3, 1)])
-def test_a_bias_may_be_shared_over_anything(shape):
-    """Over heads, batches, queries or keys: its gradient is the sum over what shares it."""
-    query, key, value = qkv(3, 5, batch=(2, 4) if shape != (2, 3, 5) else (2,))
-    bias = normal(7, shape)
-    rounded, rounded_pullback = equation()(*map(exact, (query, key, value, bias)))
-    with blocks_of(2, 2):
-        y, pullback = ad.vjp(in_blocks, query, key, value, bias)
-        bar = normal(8, y.shape)
-        bias_bar = pullback(bar)[3]
-    assert_within(y, rounded.value, tolerance(rounded, np.float64))
-    limit = rounded_pullback(exact(bar))[3]
-    assert bias_bar.shape == shape
-    assert_within(bias_bar, limit.value, tolerance(limit, np.float64))
-
-
 # ---- masks
 
 

@@ -72,14 +72,34 @@ def convolution_transpose(x, weight, bias, *, stride, dilation, groups, widths, 
     return y
 
 
-def pool(x, y_bar, *, size, stride, widths, largest, dilation=None, ceil=False, counted=True):
+def of_windows(x, y_bar, positions, window, largest):
     """The mean, or the largest number, of x over each window, and x̄; at a tie the first of them has all of it.
 
-    `ceil`: windows as long as they start in x, or in what is before it. `counted`: k counts the zeros of the padding.
-    With `largest` also where each number came from, as a place in the flattened axes.
+    `window` gives the places of a position, and how many numbers a mean counts. Where each of the largest came from, as
+    a place in the flattened axes, is third.
     """
-    x, axes = np.asarray(x, WIDE), x.ndim - 2
-    lengths, dilation = x.shape[2:], dilation or (1,) * axes
+    x = np.asarray(x, WIDE)
+    y, x_bar, indices = np.zeros((*x.shape[:2], *positions), WIDE), np.zeros_like(x), {}
+    for b, c, *p in np.ndindex(*y.shape):
+        here, (places, k) = (b, c, *p), window(p)
+        if largest:
+            best = places[0]
+            for place in places[1:]:
+                best = place if x[(b, c, *place)] > x[(b, c, *best)] else best
+            indices[here] = np.ravel_multi_index(best, x.shape[2:])
+            places, k = [best], 1
+        for place in places:
+            y[here] += x[(b, c, *place)] / WIDE(k)
+            x_bar[(b, c, *place)] += y_bar[here] / WIDE(k)
+    return y, x_bar, indices
+
+
+def pool(x, y_bar, *, size, stride, widths, largest, dilation=None, ceil=False, counted=True):
+    """`of_windows` that begin `stride` apart.
+
+    `ceil`: windows as long as they start in x, or in what is before it. `counted`: k counts the zeros of the padding.
+    """
+    axes, lengths, dilation = x.ndim - 2, x.shape[2:], dilation or (1,) * (x.ndim - 2)
     positions = positions_of(lengths, size, stride, dilation, widths)
     if ceil:
         positions = tuple(
@@ -87,28 +107,15 @@ def pool(x, y_bar, *, size, stride, widths, largest, dilation=None, ceil=False, 
             for n, k, s, d, w in zip(lengths, size, stride, dilation, widths, strict=True)
         )
     terms = list(reads(lengths, positions, size, stride, dilation, [w[0] for w in widths]))
-    y, x_bar, indices = np.zeros((*x.shape[:2], *positions), WIDE), np.zeros_like(x), {}
-    for b, c, *p in np.ndindex(*y.shape):
-        here = (b, c, *p)
-        places = [(b, c, *i) for q, _, i in terms if q == tuple(p)]
-        if largest:
-            best = places[0]
-            for place in places[1:]:
-                best = place if x[place] > x[best] else best
-            y[here] = x[best]
-            x_bar[best] += y_bar[here]
-            indices[here] = np.ravel_multi_index(best[2:], lengths)
-        else:
-            k = len(places)
-            if counted:
-                k = 1
-                for n in range(axes):
-                    starts = stride[n] * p[n] - widths[n][0]
-                    k *= sum(starts + t < lengths[n] + widths[n][1] for t in range(size[n]))
-            for place in places:
-                y[here] += x[place] / WIDE(k)
-                x_bar[place] += y_bar[here] / WIDE(k)
-    return (y, x_bar, indices) if largest else (y, x_bar)
+
+    def window(p):
+        places, k = [i for q, _, i in terms if q == tuple(p)], 1
+        for n in range(axes):
+            starts = stride[n] * p[n] - widths[n][0]
+            k *= sum(starts + t < lengths[n] + widths[n][1] for t in range(size[n]))
+        return places, k if counted else len(places)
+
+    return of_windows(x, y_bar, positions, window, largest)
 
 
 def count_of_windows(n, k, s, d, before, after):
@@ -120,22 +127,11 @@ def count_of_windows(n, k, s, d, before, after):
 
 
 def adaptive_pool(x, y_bar, *, size, largest):
-    """The mean, or the first of the largest, of x[i] with ⌊p n/P⌋ ≤ i < ⌈(p + 1) n/P⌉; x̄; and where it came from."""
-    x, lengths = np.asarray(x, WIDE), x.shape[2:]
-    y, x_bar, indices = np.zeros((*x.shape[:2], *size), WIDE), np.zeros_like(x), {}
-    for b, c, *p in np.ndindex(*y.shape):
-        here = (b, c, *p)
-        runs = [range((q * n) // m, ((q + 1) * n + m - 1) // m) for q, n, m in zip(p, lengths, size, strict=True)]
-        places = [(b, c, *i) for i in itertools.product(*runs)]
-        if largest:
-            best = places[0]
-            for place in places[1:]:
-                best = place if x[place] > x[best] else best
-            y[here] = x[best]
-            x_bar[best] += y_bar[here]
-            indices[here] = np.ravel_multi_index(best[2:], lengths)
-        else:
-            for place in places:
-                y[here] += x[place] / WIDE(len(places))
-                x_bar[place] += y_bar[here] / WIDE(len(places))
-    return y, x_bar, indices
+    """`of_windows` of all i with ⌊p n/P⌋ ≤ i < ⌈(p + 1) n/P⌉."""
+
+    def window(p):
+        runs = [range((q * n) // m, ((q + 1) * n + m - 1) // m) for q, n, m in zip(p, x.shape[2:], size, strict=True)]
+        places = list(itertools.product(*runs))
+        return places, len(places)
+
+    return of_windows(x, y_bar, size, window, largest)
