@@ -6,9 +6,9 @@ A page is its transcription (value), and its VJP is the derivative of its value 
 neither is the same function, or lives: drawn numbers, in every form in which the page can be called, tell which.
 
 What lives of all, 328 of 40 506 when it was counted: edits that change a value and not its derivative, where the page
-has no transcription by its layer's name (batch_norm of statistics, positive_features, pair_kernel: tests of their
-families compare them), or in an option that its cases do not have (which places were the largest, of the max pools;
-how a cross-entropy is smoothed, with classes: tests/layers/test_pooling.py and test_loss.py ask them); a gradient that
+had no transcription by its layer's name (batch_norm of statistics, positive_features, pair_kernel: they have now), or
+in an option that its cases do not have (which places were the largest, of the max pools; how a cross-entropy is
+smoothed, with classes: tests/layers/test_pooling.py and test_loss.py ask them); a gradient that
 is summed over fewer axes, which the walk back sums; another subgradient at the kink of leaky_relu; forms of
 categorical_kl that are one number wherever a class of p is possible.
 """

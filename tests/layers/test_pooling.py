@@ -43,6 +43,23 @@ def test_maximum(seed, dimensions, dtype, layout, ties, dilation):
     assert found.dtype == np.int64
 
 
+@given(seeds, st.integers(1, 3), st.sampled_from(REAL), layouts, st.booleans())
+def test_adaptive_maximum(seed, dimensions, dtype, layout, ties):
+    rng = np.random.default_rng(seed)
+    shape, size = (2, 1, *rng.integers(1, 7, dimensions)), tuple(map(int, rng.integers(1, 8, dimensions)))
+    x = normal(seed, shape, dtype)
+    x = laid_out(np.round(x) if ties else x, layout)
+    y, pullback = vjp(lambda a: adaptive_max_pool(a, size), x)
+    y_bar = laid_out(rng.integers(-9, 9, y.shape).astype(dtype), layout)
+    *right, indices = transcriptions.adaptive_pool(x, y_bar, size=size, largest=True)
+    for value, exact in zip((y, pullback(y_bar)[0]), right, strict=True):
+        assert value.dtype == dtype
+        assert np.array_equal(value, exact)
+    also, found = adaptive_max_pool(x, size, return_indices=True)
+    assert_same_bits(also, y)
+    assert {place: found[place] for place in np.ndindex(*found.shape)} == indices
+
+
 def test_at_a_tie_the_first_has_the_gradient():
     x = np.zeros((1, 1, 2, 2))
     assert vjp(lambda a: max_pool(a, 2), x)[1](np.ones((1, 1, 1, 1)))[0].tolist() == [[[[1, 0], [0, 0]]]]

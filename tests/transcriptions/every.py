@@ -7,12 +7,13 @@ import functools
 import inspect
 from fractions import Fraction
 
-import mpmath.libmp
+import mpmath
 import numpy as np
 
 from refnp.layers import masks
-from tests.transcriptions import activations, autograd, convolution, positions, probability, rows, upsampling
+from tests.transcriptions import activations, autograd, convolution, linalg, positions, probability, rows, upsampling
 from tests.transcriptions import set_convolution as sets
+from tests.transcriptions.tnp import mlp
 
 WIDE = np.longdouble
 fraction = mpmath.libmp.backend.gmpy.mpq if mpmath.libmp.BACKEND == "gmpy" else Fraction  # the same, many times faster
@@ -271,6 +272,23 @@ def norm(rule):
     )
 
 
+def of_statistics(x, gain, shift, mean, variance, *, eps=1e-5):
+    """Channels with a mean and a variance that are given."""
+    per_channel = [np.asarray(a, WIDE).reshape(-1, *[1] * (x.ndim - 2)) for a in (gain, shift, mean, variance)]
+    gain, shift, mean, variance = per_channel
+    return gain * (x - mean) / np.sqrt(variance + eps) + shift
+
+
+def pair_kernel(differences, scores, *parameters):
+    """An MLP of the difference and the scores of each pair: (B, N, M, d), (B, H, N, M) → (B, K, N, M)."""
+    names = [f"layers.{i}.{kind}" for i in range(len(parameters) // 2) for kind in ("weight", "bias")]
+    state, (batch, _, *pairs) = dict(zip(names, parameters, strict=True)), scores.shape
+    y = np.zeros((batch, len(parameters[-1]), *pairs), WIDE)
+    for b, n, m in np.ndindex(batch, *pairs):
+        y[b, :, n, m] = mlp(np.concatenate([differences[b, n, m], scores[b, :, n, m]])[None], state)[0]
+    return y
+
+
 def of_rows(rule):
     """A norm of rows; what is left out is 1 and 0, and one number stands for all."""
 
@@ -283,6 +301,10 @@ def of_rows(rule):
 
 
 FORMS = {
+    "positive_features": of_elements(lambda x: x + 1 if x > 0 else mpmath.exp(x)),
+    "matmul": of_items(2, 2)(lambda x, y: linalg.einsum(["nk", "km"], "nm", [x, y])),
+    "pair_kernel": pair_kernel,
+    "batch_norm of statistics": of_statistics,
     "gelu": lambda x, *, approximate="none": of_elements(
         activations.gelu if approximate == "none" else activations.gelu_tanh
     )(x),
