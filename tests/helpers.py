@@ -48,6 +48,11 @@ def normal(seed, shape, dtype=np.float64, scale=1.0):
     return np.asarray(x, dtype)
 
 
+def generator(seed=0):
+    """A generator that draws the same each time."""
+    return np.random.default_rng(seed)
+
+
 def laid_out(array, layout):
     """An array with the same values that lies in memory as `layout` says."""
     array = np.asarray(array)

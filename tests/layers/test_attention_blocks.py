@@ -16,7 +16,7 @@ from refnp.layers import masks
 from refnp.layers.attention import attention
 from refnp.numbers.rounding import exact, tolerance
 from tests.helpers import REAL, assert_within, normal, seeds
-from tests.layers.attention_problems import equation, problems, rounded_output
+from tests.layers.attention_problems import equation, problems, qkv, rounded_output
 from tests.layers.judges import assert_as_derived
 
 sizes = st.integers(1, 4)
@@ -40,10 +40,6 @@ def in_blocks(query, key, value, bias=None, **options):
 
 def in_full(query, key, value, bias=None, **options):
     return attention(query, key, value, bias=bias, method="full", **options)
-
-
-def qkv(n, m, d=3, width=2, batch=(), dtype=np.float64, seed=0):
-    return [normal(seed + i, (*batch, *s), dtype) for i, s in enumerate([(n, d), (m, d), (m, width)])]
 
 
 @given(problems(lengths=(1, 9)), sizes, sizes)
@@ -128,7 +124,7 @@ def test_a_maximum_only_where_it_is_needed(monkeypatch, size, found, dtype):
 
     Two blocks of queries in two heads. The bounds of values and gradients hold in each case.
     """
-    q, k, v = qkv(6, 9, batch=(2,), dtype=dtype)
+    q, k, v = qkv(6, 9, 3, batch=(2,), dtype=dtype)
     q, k = q / 100, k / 100
     q[..., 0] += size * REACH[np.dtype(dtype)] * 3**0.5  # the score of the first key, in units of what is small
     k[:, 0, 0] += 1

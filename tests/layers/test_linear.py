@@ -8,11 +8,7 @@ from refnp.layers.activation import gelu, relu
 from refnp.layers.linear import MLP, Linear
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import linear as equations
-from tests.helpers import REAL, assert_same_bits, assert_within, normal
-
-
-def generator(seed=0):
-    return np.random.default_rng(seed)
+from tests.helpers import REAL, assert_same_bits, assert_within, generator, normal
 
 
 @pytest.mark.parametrize(("shape", "outputs"), [((2, 0), 3), ((0,), 2), ((4, 3), 0), ((0, 3), 2), ((2, 0, 3), 0)])

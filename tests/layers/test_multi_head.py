@@ -12,15 +12,11 @@ from refnp.layers.positions.rotary import Rotary
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import multi_head as equations
 from refnp.verify.layers.multi_head import NAMES
-from tests.helpers import REAL, assert_same_bits, assert_within, check, normal
+from tests.helpers import REAL, assert_same_bits, assert_within, check, generator, normal
 from tests.layers.positions.judges import self_attention
 from tests.models.helpers import assert_judged
 from tests.transcriptions import rows as written
 from tests.transcriptions import transformer as printed
-
-
-def generator(seed=0):
-    return np.random.default_rng(seed)
 
 
 def rounded(module, query, key, value, mask=None, bias=None, per_head=False):

@@ -4,11 +4,8 @@ import numpy as np
 import pytest
 
 from refnp.layers.pooled_unet import PooledUNet, pooled_steps
+from tests.helpers import generator
 from tests.transcriptions.convcnp import pooled_unet
-
-
-def generator():
-    return np.random.default_rng(0)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,9 @@ from hypothesis import strategies as st
 
 from refnp.autograd import Tensor, vjp
 from refnp.layers.unet import SimpleCNN, UNet
-from tests.helpers import seeds
+from tests.helpers import generator, seeds
 
 BOTH = pytest.mark.parametrize("upsampling", ["transposed", "nearest"])
-
-
-def generator():
-    return np.random.default_rng(0)
 
 
 def whole(module, rng, *, least=-2):

@@ -159,7 +159,7 @@ def pooled_unet(h, state, steps):
         if i < 2:
             h = conv(h, state, f"network.down.{i}")
             axes = h.ndim - 2
-            h, _ = pool(h, np.zeros((*h.shape[:2], *(n // 2 for n in h.shape[2:])), WIDE), size=(2,) * axes,
+            h, *_ = pool(h, np.zeros((*h.shape[:2], *(n // 2 for n in h.shape[2:])), WIDE), size=(2,) * axes,
                         stride=(2,) * axes, widths=[(0, 0)] * axes, largest=False)  # fmt: skip
         else:
             h = conv(h, state, f"network.down.{i}", 2)

@@ -7,16 +7,12 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers.positions.absolute import LearnedPositions, SinusoidalPositions, sinusoidal
-from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds, unit_roundoff
+from tests.helpers import assert_same_bits, assert_within, generator, normal, real_dtypes, seeds, unit_roundoff
 from tests.layers.positions.judges import FEATURES, attend, rounded_attend, sinusoid_error
 from tests.transcriptions import positions as written
 
 U = unit_roundoff(np.float64)
 E = sinusoid_error(1) * U  # the largest error of an entry in float64
-
-
-def generator(seed=0):
-    return np.random.default_rng(seed)
 
 
 # ---- the formula

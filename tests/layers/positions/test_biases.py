@@ -10,14 +10,9 @@ from hypothesis import strategies as st
 from refnp.layers import masks
 from refnp.layers.positions.biases import ALiBi, T5Bias, alibi_slopes, t5_buckets
 from refnp.layers.softmax import softmax
-from tests.helpers import assert_same_bits, assert_within, seeds, unit_roundoff
+from tests.helpers import assert_same_bits, assert_within, generator, seeds, unit_roundoff
 from tests.layers.positions.judges import at_random
 from tests.transcriptions import positions as written
-
-
-def generator(seed=0):
-    return np.random.default_rng(seed)
-
 
 # ---- T5: buckets
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from refnp.layers.positions.images import METHODS, ImagePositions, image_places, piecewise_index, ranks
 from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
-from tests.helpers import assert_same_bits, assert_within, normal
+from tests.helpers import assert_same_bits, assert_within, generator, normal
 from tests.layers.positions.judges import at_random, looked_up, rounded_look_up
 from tests.transcriptions import positions as written
 
@@ -18,10 +18,6 @@ USUAL = {"alpha": 1.9, "beta": 3.8, "gamma": 15.2}
 WIDER = {"alpha": 3.0, "beta": 6.0, "gamma": 24.0}
 every_method = pytest.mark.parametrize("method", METHODS)
 every_mode = pytest.mark.parametrize("mode", ["bias", "contextual"])
-
-
-def generator(seed=0):
-    return np.random.default_rng(seed)
 
 
 def problem(n, m, d=3, dtype=np.float64, seed=0, batch=(2, 2)):

@@ -9,13 +9,9 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers.positions.relative import Shaw
 from refnp.numbers.rounding import exact, tolerance
-from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
+from tests.helpers import assert_same_bits, assert_within, generator, normal, real_dtypes, seeds
 from tests.layers.positions.judges import at_random, looked_up, rounded_look_up
 from tests.transcriptions import positions as written
-
-
-def generator(seed=0):
-    return np.random.default_rng(seed)
 
 
 def problem(n, m, d=3, dtype=np.float64, seed=0, batch=()):
