@@ -236,6 +236,7 @@ class ANP(Attentive, LatentModel):
     """
 
     def __init__(self, *sizes: int, latent: int = 128, **options: Any):
+        check_positive_counts(type(self).__name__, latent=latent)
         self.width = latent
         super().__init__(*sizes, **options)
 

@@ -5,14 +5,20 @@ The laws of test_laws.py hold for every form of every row; what is particular to
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
+from refnp.layers.grid import GridOptions
+from refnp.layers.unet import UNet
 from refnp.models.attentive import ANP, CANP, AttnCNP
 from refnp.models.bootstrap import BANP, BNP, resampling
 from refnp.models.checks import DEVIATIONS
+from refnp.models.convcnp import ConvCNP, Encoding, Head
+from refnp.models.convgnp import ConvGNP
+from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentNP
 from refnp.models.neural_process import CNP
 from refnp.models.pseudo_tokens import PseudoTETNP, PseudoTNP
@@ -111,6 +117,16 @@ def latent(model, form, x, y, target_x, mask, b, drawn):
     return [np.stack(part) for part in zip(*found, strict=True)]
 
 
+def target_by_target(dx, dy, *, rng, **options):
+    return Autoregressive(CNP(dx, dy, **options, rng=rng))
+
+
+def on_a_grid(kind, dx, dy, *, rng, **options):
+    """A ConvCNP or ConvGNP with a U-Net of total stride 4, two units of x."""
+    network = UNet(2, (2, 3), kernel=3, dimensions=dx, rng=rng)
+    return kind(network, dx=dx, dy=dy, encoding=Encoding(channels=2), grid=GridOptions(2), rng=rng, **options)
+
+
 def bootstrapped(model, form, x, y, target_x, mask, b, drawn):
     heads = (2, form.get("scaling", "head")) if isinstance(model, BANP) else ()
     given, pairs = (x, y, target_x, mask, model.state_dict(), model.floor), zip(*drawn["draws"], strict=True)
@@ -185,7 +201,11 @@ ROWS = {
     "LatentNP": Row(
         LatentNP,
         MEANS | LATENT,
-        ({}, {"deterministic": True, "latent_floor": 0.1, "floor": 0.1, "bound": "importance_weighted"}),
+        (
+            {},
+            {"deterministic": True, "latent_floor": 0.1, "floor": 0.1, "bound": "importance_weighted"},
+            {"objective": "tnp_pytorch"},
+        ),
         latent,
         noise,
     ),
@@ -197,13 +217,22 @@ ROWS = {
         noise,
     ),
     "BNP": Row(BNP, MEANS | ENSEMBLE, ({}, {"encoders": 2, "decoder": 1}), bootstrapped, resampled),
-    "BANP": Row(BANP, BLOCKS | ENSEMBLE | {"after": 2}, ({}, {"scaling": "features"}), bootstrapped, resampled),
+    "BANP": Row(
+        BANP,
+        BLOCKS | ENSEMBLE | {"after": 2},
+        ({}, {"scaling": "features", "objective": "tnp_pytorch"}),
+        bootstrapped,
+        resampled,
+    ),
+    "Autoregressive": Row(target_by_target, MEANS, ({},)),
+    "ConvCNP": Row(partial(on_a_grid, ConvCNP), {}, ({}, {"head": Head(separate=True, rectified=True)})),
+    "ConvGNP": Row(partial(on_a_grid, ConvGNP), {"rank": 2}, ({},)),
 }
 CASES = [(name, form) for name, row in ROWS.items() for form in row.forms]
 RESAMPLED = ("BNP", "BANP")  # which name points by their numbers, and hold adapted contexts constant: see their file
-JOINT = ("TNPA", "TNPND")  # whose answers are no moments of each target: their files have the laws of values
+APART = ("TNPA", "TNPND", "Autoregressive", "ConvCNP", "ConvGNP")  # their files have the laws of values
 every_case = pytest.mark.parametrize(("name", "form"), CASES, ids=[f"{name} {form}" for name, form in CASES])
-marginal_cases = [case for case in CASES if case[0] not in JOINT]
+marginal_cases = [case for case in CASES if case[0] not in APART]
 every_marginal = pytest.mark.parametrize(
     ("name", "form"), marginal_cases, ids=[f"{name} {form}" for name, form in marginal_cases]
 )

@@ -135,33 +135,3 @@ def test_a_target_looks_where_it_stands():
 
 
 # ---- errors
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"heads": 3}, r"AttentionBlock: 3 heads do not divide 4 features equally"),
-        ({"scaling": "128"}, r"AttentionBlock: scaling is '128'; use 'head' or 'features'"),
-        ({"query_depth": 0}, r"C?ANP: query_depth is 0; at least 1 is needed"),
-        ({"after": 0}, r"C?ANP: after is 0; at least 1 is needed"),
-        ({"before": 2}, r"C?ANP: before is 2; the last two are the attention block, at least 3 are needed"),
-        ({"deviation": "var"}, r"C?ANP: deviation is 'var'; use one of softplus, exp, softplus_variance"),
-        ({"decoder": 0}, r"C?ANP: decoder is 0; at least 1 is needed"),
-        ({"floor": 1.0}, r"C?ANP: floor is 1\.0; it must lie in \[0, 1\)"),
-    ],
-)
-@both
-def test_errors_of_options(kind, options, message):
-    with pytest.raises(ValueError, match=rf"^{message}$"):
-        small(kind, **options)
-
-
-@both
-def test_errors_of_depth_and_of_calls(kind):
-    with pytest.raises(ValueError, match=rf"^{kind}: depth is 2; the last two are the attention block"):
-        small(kind, depth=2)
-    x, y = np.ones((1, 2, 1)), np.array([[[1.0], [np.nan]]])
-    with pytest.raises(ValueError, match=rf"^{kind}: context_y holds nan at \[0, 1, 0\]; hide what is missing"):
-        small(kind)(x, y, x)
-    with pytest.raises(TypeError, match=rf"^{kind}: context_mask is int64; pass booleans, True = present$"):
-        small(kind)(x, x, x, np.ones((1, 2), int))

@@ -201,21 +201,6 @@ def test_what_it_says_of_a_task(form):
     assert model.joint_samples(task, generator(), 2).shape == (2, 2, 4, 2)
 
 
-@pytest.mark.parametrize("form", [FORMS[0], FORMS[2]], ids=lambda form: form[0].__name__)
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"samples": 0}, "samples is 0; at least 1 is needed"),
-        ({"loss_samples": 0}, "loss_samples is 0; at least 1 is needed"),
-        ({"objective": "elbo"}, "objective is 'elbo'; use 'targets' or 'tnp_pytorch'"),
-        ({"floor": 1.0}, r"floor is 1\.0"),
-    ],
-)
-def test_options_that_make_no_sense(form, options, message):
-    with pytest.raises(ValueError, match=rf"^{form[0].__name__}: {message}"):
-        form[0](**(SMALL | form[1] | options), rng=generator())
-
-
 def test_draws_that_do_not_fit():
     model, ((x, y, target_x, _), _) = small(FORMS[0]), drawn_task(0, (2, 3, 2, 1, 1))
     mask, zeros = np.array([[True, True, False]] * 2), np.zeros((2, 2, 3), int)

@@ -1,23 +1,28 @@
 """What every neural process keeps: values and dtypes, order, what is hidden, what is not there, losses, gradients."""
 
+import inspect
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp import autograd as ag
+from refnp.autograd import Tensor
 from refnp.autograd.primitives import raw
 from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
 from refnp.training.optimizers import Adam
-from refnp.verify.layers.neural_processes import loss_of
+from refnp.verify.layers.neural_processes import RAGGED, loss_of, sets
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, real_dtypes, seeds
 from tests.models.helpers import assert_prediction, drawn_task, predict, rounded, sizes
-from tests.models.rows import CASES, JOINT, RESAMPLED, ROWS, every_case, every_marginal
+from tests.models.rows import APART, CASES, RESAMPLED, ROWS, every_case, every_marginal
 
 every_row = pytest.mark.parametrize("name", ROWS)
 every_equivariant_row = pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.exact_shifts])
-every_marginal_row = pytest.mark.parametrize("name", [name for name in ROWS if name not in JOINT])
+every_marginal_row = pytest.mark.parametrize("name", [name for name in ROWS if name not in APART])
+CHAIN = "Autoregressive"  # in whose loss of no target no parameter has a part; see its file
 FILLINGS = st.sampled_from([np.nan, np.inf, -np.inf, 1e300])
 
 
@@ -115,7 +120,7 @@ def loss_and_gradients(model, task, draws):
     return loss, [parameter.grad for parameter in model.parameters()]
 
 
-@every_row
+@pytest.mark.parametrize("name", [name for name in ROWS if name != CHAIN])
 @given(seed=seeds, size=sizes, filling=FILLINGS, data=st.data())
 def test_what_is_hidden_is_not_looked_at(name, seed, size, filling, data):
     """The same bits of the loss and of every gradient, whatever stands where nothing is."""
@@ -137,7 +142,7 @@ def masks(task):
     return task.context_mask, task.target_mask
 
 
-@pytest.mark.parametrize("name", [name for name in ROWS if name not in (*JOINT, *RESAMPLED)])
+@pytest.mark.parametrize("name", [name for name in ROWS if name not in (*APART, *RESAMPLED)])
 @given(seed=seeds, size=sizes, data=st.data())
 def test_hidden_points_are_as_if_they_were_not_there(name, seed, size, data):
     model, (x, y, target_x, mask), draws, _ = drawn(name, a_form(data, name), seed, (1, *size[1:]))
@@ -169,7 +174,7 @@ def test_an_empty_context(name, form, contexts):
     assert all(np.isfinite(gradient).all() for gradient in gradients if gradient is not None)
 
 
-@every_case
+@pytest.mark.parametrize(("name", "form"), [case for case in CASES if case[0] != CHAIN], ids=str)
 @pytest.mark.parametrize("size", [(0, 2, 2, 1, 1), (2, 0, 0, 1, 1), (2, 2, 0, 1, 1)])
 def test_nothing_asked_is_nothing_answered(name, form, size):
     model, (x, y, target_x, _), _, task = drawn(name, form, 0, size)
@@ -237,3 +242,120 @@ def test_training_makes_the_loss_smaller(name):
         losses[-1].backward()
         adam.step()
     assert losses[-1].item() < losses[0].item() - 0.1
+
+
+# ---- tasks that hold Tensors
+
+
+@every_case
+def test_gradients_by_the_data(name, form):
+    """As of the function whose gradient is held to the complex step; nothing for what is hidden."""
+    model, (context, targets) = ROWS[name].make(form, 2, 2), sets(np.random.default_rng(1))
+    arrays = context["x"], context["y"], targets["x"], targets["y"]
+    leaves = [Tensor(array, requires_grad=True) for array in arrays]
+    model.loss(Task(*leaves, *RAGGED)).backward()
+    function = loss_of(model, *RAGGED)
+    by = ag.grad(lambda sets: function(model.state_dict(), *sets))
+    expected = [bar for bars in by((context, targets)) for bar in (bars["x"], bars["y"])]
+    for leaf, reference, there in zip(leaves, expected, np.repeat([0, 1], 2), strict=True):
+        assert_same_bits(leaf.grad, reference)
+        assert not leaf.grad[~RAGGED[there]].any()
+    assert leaves[-1].grad.any()
+
+
+@every_row
+def test_one_tensor_among_arrays(name):
+    """Is enough; values are those of arrays; draws and functions leave no tape."""
+    model, (context, targets) = ROWS[name].make({}, 2, 2), sets(np.random.default_rng(1))
+    leaf = Tensor(context["y"], requires_grad=True)
+    tasks = [Task(context["x"], y, targets["x"], targets["y"], *RAGGED) for y in (leaf, context["y"])]
+    loss = model.loss(tasks[0])
+    assert loss.item() == model.loss(tasks[1]).item()
+    loss.backward()
+    assert leaf.grad is not None
+    for ask in (model.joint_log_prob, lambda task: model.marginal(task).mean):
+        found, reference = map(ask, tasks)
+        assert isinstance(found, Tensor)
+        assert_same_bits(found.data, reference)
+    for draw in (model.joint_samples, model.functions):
+        assert_same_bits(*(draw(task, np.random.default_rng(0), 2) for task in tasks))
+
+
+# ---- what is refused
+
+
+COUNTS = (
+    "layers", "embedding_depth", "predictor_depth", "pseudo_tokens", "samples", "loss_samples", "latent", "encoders",
+    "decoder", "query_depth", "mean_depth", "projector_depth", "diagonal_depth",
+)  # fmt: skip
+FEW = "the last two are the attention block, at least 3 are needed"
+REFUSED = {name: (0, f"NAME: {name} is 0; at least 1 is needed") for name in COUNTS} | {
+    "before": (0, f"NAME: before is 0; (at least 1 is needed|{FEW})"),
+    "depth": (2, f"NAME: depth is 2; {FEW}"),
+    "after": (-1, "(SetEncoder: after is -1; it must be 0, without ρ|NAME: after is -1; at least 1 is needed)"),
+    "floor": (1.0, r"NAME: floor is 1\.0; it must (be 0, or for covariance='cholesky' )?lie in \[0, 1\)"),
+    "latent_floor": (-0.5, r"NAME: latent_floor is -0\.5; it must lie in \[0, 1\)"),
+    "deviation": ("var", "NAME: deviation is 'var'; use one of (published, )?softplus, exp, softplus_variance"),
+    "flagged": ("all", "NAME: flagged is 'all'; use 'context' or 'targets'"),
+    "bound": ("vae", "NAME: bound is 'vae'; use 'elbo' or 'importance_weighted'"),
+    "objective": ("vae", "NAME: objective is 'vae'; use ('targets' or '|one of targets, deepmind, )tnp_pytorch"),
+    "form": ("other", "NAME: form is 'other'; use 'induced' or 'perceiver'"),
+    "covariance": ("full", "NAME: covariance is 'full'; use 'low_rank' or 'cholesky'"),
+    "rank": (0, "NAME: rank (is )?0"),
+    "spread": (np.nan, "NAME: spread is nan; it must be finite and not negative"),
+    "norm": ("both", "Residual: norm is 'both'; use 'post'"),
+    "pooling": ("max", "SetEncoder: pooling is 'max'; use 'mean' or 'sum'"),
+    "scaling": ("128", "AttentionBlock: scaling is '128'; use 'head' or 'features'"),
+    "length_scale": (-1.0, r"TranslationAttention: length_scale is -1\.0"),
+    "heads": (
+        3,
+        ".*(3 heads do not divide 4|heads is 3; pass heads that divide|a multiple of heads, 3)",
+    ),
+    "dx": (0, "NAME: dx 0 and dy 1, the inputs and outputs, must be positive"),
+}
+
+
+@every_row
+def test_options_that_make_no_sense_are_refused(name):
+    row = ROWS[name]
+    for option in REFUSED.keys() & inspect.signature(row.kind).parameters if isinstance(row.kind, type) else ():
+        value, message = REFUSED[option]
+        with pytest.raises(ValueError, match=f"^{message.replace('NAME', name)}"):
+            row.kind(**(row.small | {option: value}), rng=np.random.default_rng(0))
+
+
+ONES = {
+    "context_x": np.ones((2, 3, 1)), "context_y": np.ones((2, 3, 2)), "target_x": np.ones((2, 4, 1)),
+    "target_y": np.ones((2, 4, 2)), "context_mask": None, "target_mask": None,
+}  # fmt: skip
+UNFIT = [  # an array that does not fit the others, and what is said of it
+    ("context_x", np.ones((3, 1)), r"context_x has shape \(3, 1\); it must be \(B, M, 1\)"),
+    ("context_x", np.ones((2, 3, 2)), r"context_x has shape \(2, 3, 2\); it must be \(B, M, 1\)"),
+    ("context_y", np.ones((2, 3, 1)), r"context_y has shape \(2, 3, 1\); it must be \(B, M, 2\)"),
+    ("context_y", np.ones((2, 4, 2)),
+     r"context_x has shape \(2, 3, 1\) but context_y \(2, 4, 2\); \(B, M\) must agree"),
+    ("target_x", np.ones((2, 4)), r"target_x has shape \(2, 4\); it must be \(B, N, 1\)"),
+    ("target_x", np.ones((3, 4, 1)), r"target_x has 3 tasks but the context 2; they must agree"),
+    ("context_mask", np.ones((2, 3)), r"context_mask is float64; pass booleans, True = present"),
+    ("context_mask", np.ones((3, 2), bool), r"context_mask has shape \(3, 2\); it must be \(2, 3\), one for"),
+    ("context_y", np.where(np.arange(12).reshape(2, 3, 2) == 9, np.nan, 1.0),
+     r"context_y holds nan at \[1, 1, 1\]; hide what is missing with a mask"),
+    ("target_x", np.full((2, 4, 1), np.inf), r"target_x holds inf at \[0, 0, 0\]; hide what is missing with a mask"),
+    ("target_y", np.ones((2, 4)), r"target_y has shape \(2, 4\); it must be \(B, N, 2\)"),
+    ("target_y", np.ones((2, 5, 2)), r"target_x has shape \(2, 4, 1\) but target_y \(2, 5, 2\); \(B, N\) must agree"),
+    ("target_mask", np.ones((2, 4), int), r"target_mask is int64; pass booleans, True = present"),
+    ("target_y", np.full((2, 4, 2), np.nan), r"target_y holds nan at \[0, 0, 0\]; hide what is missing with a mask"),
+]  # fmt: skip
+
+
+@every_row
+def test_arrays_that_do_not_fit_are_refused(name):
+    """In a call, or in the loss of a task, which a Task would refuse by itself."""
+    model = ROWS[name].make({}, 1, 2)
+    who = "(CNP|Autoregressive)" if name == CHAIN else name
+    for argument, array, message in UNFIT:
+        given, error = ONES | {argument: array}, TypeError if "pass booleans" in message else ValueError
+        arrays = [given[part] for part in ("context_x", "context_y", "target_x", "context_mask")]
+        of_loss = argument in ("target_y", "target_mask")
+        with pytest.raises(error, match=rf"^{who}: {message}"):
+            model.loss(SimpleNamespace(**given)) if of_loss else model(*arrays)

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 
 from refnp.models.pseudo_tokens import PseudoTETNP, PseudoTNP
-from refnp.models.te_tnp import TETNP, TranslationLayer
-from refnp.models.tnp import TNPD
+from refnp.models.te_tnp import TranslationLayer
 from refnp.models.transformer_layers import EncoderLayer
 from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
@@ -84,29 +83,6 @@ def test_pairs_grow_with_the_points_and_not_with_their_square(form, monkeypatch)
     assert pairs == (perceiver if form[1].get("form") == "perceiver" else induced)
 
 
-@pytest.mark.parametrize("kind", [PseudoTNP, PseudoTETNP])
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"layers": 0}, "layers is 0; at least 1 is needed"),
-        ({"pseudo_tokens": 0}, "pseudo_tokens is 0; at least 1 is needed"),
-        ({"form": "other"}, "form is 'other'; use 'induced' or 'perceiver'"),
-        ({"heads": 3}, r"features is 4.*(multiple of heads|heads that divide features)"),
-        ({"norm": "both"}, "norm is 'both'"),
-        ({"floor": 1.0}, r"floor is 1\.0; it must lie in"),
-    ],
-)
-def test_sizes_that_make_no_sense(kind, options, message):
-    with pytest.raises(ValueError, match=message):
-        kind(**(SMALL | options), rng=np.random.default_rng(0))
-
-
-@pytest.mark.parametrize("spread", [-1.0, np.inf, np.nan])
-def test_a_spread_that_makes_no_sense(spread):
-    with pytest.raises(ValueError, match=f"PseudoTETNP: spread is {spread}; it must be finite and not negative"):
-        PseudoTETNP(**SMALL, spread=spread, rng=np.random.default_rng(0))
-
-
 @pytest.mark.parametrize("form", AS_THERE, ids=lambda form: form[0].__name__)
 def test_the_last_spread_is_stored_and_changes_nothing(form):
     model, without = small(form), small((form[0], form[1] | {"last_spread": False}))
@@ -120,17 +96,3 @@ def test_the_last_spread_is_stored_and_changes_nothing(form):
     before = model.state_dict()
     Adam(model.parameters(), learning_rate=0.1).step()
     assert {name for name, array in model.state_dict().items() if np.array_equal(array, before[name])} >= unused
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"flagged": "all"}, "flagged is 'all'; use 'context' or 'targets'"),
-        ({"predictor_depth": 0}, "predictor_depth is 0; at least 1 is needed"),
-        ({"deviation": "var"}, "deviation is 'var'; use one of published, softplus, exp, softplus_variance"),
-    ],
-)
-def test_errors_of_what_is_as_there(options, message):
-    for kind in (PseudoTNP, PseudoTETNP, TETNP, TNPD):
-        with pytest.raises(ValueError, match=rf"^{kind.__name__}: {message}$"):
-            kind(**options, rng=np.random.default_rng(0))

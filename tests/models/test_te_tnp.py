@@ -50,19 +50,3 @@ def test_a_layer(norm):
         expected = transcription.translation_layer(*one, state, 2, norm)
         for value, reference, limit in zip(layer(*arrays), expected, limits, strict=True):
             assert_within(raw(value)[b], reference, tolerance(limit, np.float64)[b])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"layers": 0}, "TETNP: layers is 0; at least 1 is needed"),
-        ({"heads": 3}, "features is 4; it must be a multiple of heads, 3"),
-        ({"norm": "both"}, "norm is 'both'"),
-        ({"length_scale": -1.0}, "length_scale is -1.0"),
-        ({"floor": -0.1}, "TETNP: floor is -0.1; it must lie in"),
-        ({"dy": 0}, "dy 0"),
-    ],
-)
-def test_sizes_that_make_no_sense(options, message):
-    with pytest.raises(ValueError, match=message):
-        TETNP(**(SMALL | options), rng=np.random.default_rng(0))

@@ -58,10 +58,6 @@ def test_the_mask_follows_the_rules(contexts, targets):
         assert row.tolist() == [transcription.attends(*token, *other) for other in tokens]
 
 
-def test_parameters_are_those_of_the_paper():
-    assert sum(p.data.size for p in TNPA(rng=np.random.default_rng(0)).parameters()) == 222_082
-
-
 @given(seeds, sizes, real_dtypes, forms)
 def test_conditionals(seed, size, dtype, form):
     """Against all tokens under the whole mask, one by one."""

@@ -41,12 +41,6 @@ def spread_bound(model, limit, lower, dtype):
     return bound + 2 * (n + 1) * np.finfo(dtype).eps * (size @ size.swapaxes(-1, -2))
 
 
-@pytest.mark.parametrize(("covariance", "count"), [("cholesky", 332_821), ("low_rank", 374_294)])
-def test_parameters_are_those_of_the_paper(covariance, count):
-    model = TNPND(covariance=covariance, rng=np.random.default_rng(0))
-    assert sum(p.data.size for p in model.parameters()) == count
-
-
 @both
 @given(seeds, sizes, st.sampled_from([(1, 1, 1), (3, 2, 5)]))
 def test_depths_of_its_own(covariance, seed, size, depths):
@@ -220,10 +214,8 @@ def test_hidden_targets_are_as_if_they_were_not_there(covariance, seed, size):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"covariance": "full"}, "covariance is 'full'; use 'low_rank' or 'cholesky'"),
         ({"floor": 0.05}, "floor is 0.05"),
         ({"covariance": "cholesky", "floor": 1.0}, "floor is 1.0"),
-        ({"rank": 0}, "TNPND: rank 0"),
     ],
 )
 def test_options_that_make_no_sense(options, message):

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from refnp.autograd import Parameter, Tensor
-from refnp.layers import MLP, Linear, Module
+from refnp.layers import MLP, Linear, Module, MultiHeadAttention
+from refnp.models import GPT, TETNP, TNPD, ConvCNP, EncoderLayer, published
 from refnp.models.published.renaming import Names, array_of, flattened, put, renamed, same, transposed, unflattened
-from tests.helpers import assert_same_bits, normal
+from tests.helpers import assert_same_arrays, assert_same_bits, normal
 
 
 class Pair(Module):
@@ -86,16 +87,49 @@ def test_everything_wrong_in_one_message_and_nothing_loaded():
     state, before = names.save(pair(1)), model.state_dict()
     del state["net.2.weight"], state["offset"]
     state |= {"more": 1, "other": 2, "mean.bias": np.ones(3), "scales.0": np.array([None, None])}
-    state["net.0.bias"] = [[1], [1, 2]]
+    state["net.0.bias"], state["std.weight"] = [[1], [1, 2]], 1j * state["std.weight"]
     message = (
         "theirs: nothing was loaded into Pair: missing net.2.weight, offset; left over more, other; net.0.bias is a "
         "list that makes no array; scales.0 is object, not numbers; "
-        "mean.bias has shape (3,), not (2,). save(model) shows every name and shape that it reads"
+        "mean.bias has shape (3,), not (2,); std.weight is complex, the parameter is "
+        "float64. save(model) shows every name and shape that it reads"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         names.load(model, state)
     for name, array in before.items():
         assert_same_bits(model.state_dict()[name], array)
+
+
+SIZES = {"features": 4, "heads": 2, "hidden": 4, "layers": 2}
+SOURCES = {
+    "torch": lambda rng: EncoderLayer(4, 2, 6, rng=rng),
+    "flax": lambda rng: MultiHeadAttention(4, 2, rng=rng),
+    "safetensors": lambda rng: MultiHeadAttention(4, 2, rng=rng),
+    "transformers": lambda rng: GPT(7, 5, **SIZES, tied=False, rng=rng),
+    "convcnp": lambda rng: ConvCNP.gordon("simple", rng=rng),
+    "neuralprocesses": lambda rng: ConvCNP.bruinsma((4, 4), rng=rng),
+    "tnp": lambda rng: TNPD(**SIZES, rng=rng),
+    "te_tnp": lambda rng: TETNP(**SIZES, **published.te_tnp.AS_THERE, rng=rng),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_does_not_fit_is_said_under_the_name_of_its_source(source):
+    """There and back; without the first name, with one more and with another shape of the last nothing is loaded."""
+    module, model = getattr(published, source), SOURCES[source](np.random.default_rng(0))
+    state, before = flattened(module.save(model)), model.state_dict()
+    module.load(model, state)
+    assert_same_arrays(model.state_dict(), before)
+    (first, *_, last), shape = state, [*state.values()][-1].shape
+    wrong = state | {"lm_head.extra": np.ones(2), last: np.ones((7, 1, 3))}
+    del wrong[first]
+    message = (
+        f"published.{source}: nothing was loaded into {type(model).__name__}: missing {first}; "
+        f"left over lm_head.extra; {last} has shape (7, 1, 3), not {shape}. save(model) shows every name"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        module.load(model, wrong)
+    assert_same_arrays(model.state_dict(), before)
 
 
 def test_a_state_must_be_a_mapping():

@@ -1,6 +1,6 @@
 """TNP-pytorch's three models, written again in PyTorch from what is known of them, and their weights in refnp's."""
 
-import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,20 +10,14 @@ from refnp.models.published import tnp as published
 from refnp.models.tnp import TNPA, TNPD, TNPND, autoregressive_mask
 from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
-from tests.helpers import assert_same_arrays, assert_within
+from tests.helpers import assert_within
 from tests.models.helpers import drawn_task, joint_limits, predict, rounded
+from tests.models.published.helpers import arrays, loaded, sequence, shaken, torch
 
-torch = pytest.importorskip("torch")
+maps = partial(sequence, dtype=torch.float64)
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 SMALL = {"features": 4, "heads": 2, "hidden": 5, "layers": 2}
 PAPER = {"features": 64, "heads": 4, "hidden": 128, "layers": 6}
-
-
-def sequence(*sizes):
-    """Linear maps with relu between, as torch.nn.Sequential numbers them."""
-    maps = [torch.nn.Linear(n, m, dtype=torch.float64) for n, m in itertools.pairwise(sizes)]
-    between = [module for linear in maps for module in (linear, torch.nn.ReLU())]
-    return torch.nn.Sequential(*between[:-1])
 
 
 def encoder(features, heads, hidden, layers):
@@ -37,16 +31,16 @@ class Theirs(torch.nn.Module):
     def __init__(self, kind, dy=1, *, features, heads, hidden, layers, rank=20):
         super().__init__()
         self.kind, self.dy = kind, dy
-        self.embedder = sequence(1 + dy, *[features] * 4)
+        self.embedder = maps(1 + dy, *[features] * 4)
         self.encoder = encoder(features, heads, hidden, layers)
         if kind in ("d", "a"):
-            self.predictor = sequence(features, hidden, 2 * dy)
+            self.predictor = maps(features, hidden, 2 * dy)
             return
-        self.mean_net = sequence(features, hidden, dy)
+        self.mean_net = maps(features, hidden, dy)
         self.std_encoder = encoder(features, heads, hidden, 2)
-        self.projector = sequence(features, hidden, hidden, hidden, rank * dy)
+        self.projector = maps(features, hidden, hidden, hidden, rank * dy)
         if kind == "lowrank":
-            self.diag_net = sequence(features, hidden, hidden, hidden, dy)
+            self.diag_net = maps(features, hidden, hidden, hidden, dy)
 
     def forward(self, context_x, context_y, target_x, target_y):
         c, t = context_x.shape[1], target_x.shape[1]
@@ -72,18 +66,6 @@ class Theirs(torch.nn.Module):
         return torch.distributions.MultivariateNormal(mean, covariance_matrix=products + torch.diag_embed(diagonal))
 
 
-def shaken(module):
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.2)
-    return module
-
-
-def arrays(module):
-    return {name: tensor.numpy() for name, tensor in module.state_dict().items()}
-
-
 def ours_like(kind, dy, sizes, **options):
     rng = np.random.default_rng(0)
     if kind in ("d", "a"):
@@ -93,10 +75,8 @@ def ours_like(kind, dy, sizes, **options):
 
 def together(kind, dy=1, sizes=SMALL, size=(2, 3, 4), **options):
     """Theirs and ours with the same weights, their answer, and the arrays."""
-    theirs, ours = shaken(Theirs(kind, dy, **sizes, **options)), ours_like(kind, dy, sizes, **options)
-    published.load(ours, dict(theirs.named_parameters()))  # tensors with a gradient
-    assert_same_arrays(published.save(ours), arrays(theirs))
-    assert_same_arrays(published.tnp(arrays(theirs)), ours.state_dict())
+    theirs = shaken(Theirs(kind, dy, **sizes, **options), 0.2)
+    ours = loaded(published, ours_like(kind, dy, sizes, **options), theirs, published.tnp)
     points, _ = drawn_task(0, (*size, 1, dy))
     return theirs, ours, theirs(*map(torch.from_numpy, points)), points
 
@@ -174,31 +154,14 @@ def test_depths_of_another_configuration():
     """prj_depth and diag_depth there; the mean's MLP has always two maps."""
     options = {"mean_depth": 2, "projector_depth": 2, "diagonal_depth": 3, "covariance": "low_rank", "rank": 3}
     ours = TNPND(**SMALL, **options, rng=np.random.default_rng(0))
-    theirs = shaken(Theirs("lowrank", rank=3, **SMALL))
-    theirs.projector, theirs.diag_net = sequence(4, 5, 3), sequence(4, 5, 5, 1)
-    published.load(ours, theirs.state_dict())
-    assert_same_arrays(published.save(ours), arrays(theirs))
+    theirs = Theirs("lowrank", rank=3, **SMALL)
+    theirs.projector, theirs.diag_net = maps(4, 5, 3), maps(4, 5, 5, 1)
+    loaded(published, ours, shaken(theirs, 0.2))
     points, _ = drawn_task(0, (2, 3, 4, 1, 1))
     expected = theirs(*map(torch.from_numpy, points))
     mean, _ = joint_limits(ours, *points[:3])
     found = ours(*points[:3])
     assert_within(raw(found.mean), expected.mean.detach().numpy(), 2 * tolerance(mean, np.float64))
-
-
-def test_all_that_is_wrong_is_said_at_once():
-    ours = TNPD(**SMALL, rng=np.random.default_rng(0))
-    state = published.save(ours)
-    state["predictor.1.weight"] = state.pop("predictor.0.weight")
-    state["embedder.0.bias"] = np.ones(7)
-    state["extra"] = np.ones(1)
-    before = ours.state_dict()
-    with pytest.raises(
-        ValueError,
-        match=r"^published\.tnp: nothing was loaded into TNPD: missing predictor\.0\.weight; "
-        r"left over predictor\.1\.weight, extra; embedder\.0\.bias has shape \(7,\), not \(4,\)\. save",
-    ):
-        published.load(ours, state)
-    assert_same_arrays(ours.state_dict(), before)
 
 
 def test_names_that_have_no_place():

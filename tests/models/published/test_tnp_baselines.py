@@ -1,6 +1,5 @@
 """Weights of TNP-pytorch's baselines: each model written down in PyTorch under its names there, and loaded here."""
 
-import itertools
 from functools import partial
 
 import numpy as np
@@ -15,10 +14,10 @@ from refnp.models.neural_process import CNP
 from refnp.models.published import tnp as published
 from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
-from tests.helpers import assert_same_arrays, assert_within, check
+from tests.helpers import assert_within, check
 from tests.models.helpers import drawn_task, predict, rounded, with_adapted
+from tests.models.published.helpers import loaded, sequence, tensors, torch
 
-torch = pytest.importorskip("torch")
 nn = torch.nn
 
 
@@ -27,14 +26,6 @@ def generator(seed=0):
 
 
 # ---- the models there
-
-
-def sequence(*widths):
-    """Linear maps with ReLU between them, as a list."""
-    layers = []
-    for n, m in itertools.pairwise(widths):
-        layers += [nn.Linear(n, m), nn.ReLU()]
-    return layers[:-1]
 
 
 class Block(nn.Module):
@@ -143,13 +134,9 @@ def ours(kind, dx, dy, d, **others):
     return model(dx, dy, hidden=d, **({"floor": 0.1} | options | wide | others), rng=generator())
 
 
-def loaded(model, kind, twin):
-    """By `load`, which takes tensors as they are; the functions without a model give the same, and `save` all back."""
-    published.load(model, dict(twin.named_parameters()))
-    state = {name: tensor.numpy() for name, tensor in twin.state_dict().items()}
-    assert_same_arrays(published.save(model), state)
-    assert_same_arrays(BASELINES[kind][2](state), model.state_dict())
-    return model
+def ours_as(twin, kind, *sizes, **options):
+    """The model with the weights of the twin."""
+    return loaded(published, ours(kind, *sizes, **options), twin, BASELINES[kind][2])
 
 
 def predictions(model, twin, dx, dy, d):
@@ -157,7 +144,7 @@ def predictions(model, twin, dx, dy, d):
     (x, y, target_x, _), _ = drawn_task(0, (2, 4, 3, dx, dy))
     noise = [generator().standard_normal((3, 2, d))] if isinstance(model, LatentModel) else []
     with torch.no_grad():
-        theirs = [a.numpy() for a in twin(*map(torch.tensor, (x, y, target_x, *noise)))]
+        theirs = [a.numpy() for a in twin(*tensors(x, y, target_x, *noise))]
     found = model(x, y, target_x)
     found = found.components if isinstance(model, LatentModel) else found
     limits = rounded(predict, model, x, y, target_x)
@@ -168,15 +155,15 @@ def predictions(model, twin, dx, dy, d):
 @every_baseline
 def test_as_many_parameters(kind):
     twin = twin_of(kind, 1, 1, 128)
-    model = loaded(ours(kind, 1, 1, 128), kind, twin)
-    published = sum(p.numel() for p in twin.parameters())
-    assert sum(p.data.size for p in model.parameters()) == published == BASELINES[kind][3]
+    model = ours_as(twin, kind, 1, 1, 128)
+    count = sum(p.numel() for p in twin.parameters())
+    assert sum(p.data.size for p in model.parameters()) == count == BASELINES[kind][3]
 
 
 @every_baseline
 def test_the_same_predictions(kind):
     twin = twin_of(kind, 2, 3, 16)
-    found, theirs, limit = predictions(loaded(ours(kind, 2, 3, 16), kind, twin), twin, 2, 3, 16)
+    found, theirs, limit = predictions(ours_as(twin, kind, 2, 3, 16), twin, 2, 3, 16)
     assert_within(found, theirs, 2 * limit)
 
 
@@ -188,7 +175,7 @@ def test_the_training_loss(kind, draws):
     arrays, _ = drawn_task(0, (2, 4, 3, 2, 3))
     task = Task(*arrays, np.ones((2, 4), bool), np.ones((2, 3), bool))
     noise = generator().standard_normal((draws, 2, 16))
-    x, y, target_x, target_y, epsilon = map(torch.tensor, (*arrays, noise))
+    x, y, target_x, target_y, epsilon = tensors(*arrays, noise)
     with torch.no_grad():
         everything_x, everything_y = torch.cat([x, target_x], 1), torch.cat([y, target_y], 1)
         prior, posterior = twin.latent(x, y), twin.latent(everything_x, everything_y)
@@ -202,7 +189,9 @@ def test_the_training_loss(kind, draws):
             weights = log_p.sum(-1) + prior.log_prob(z).sum(-1) - posterior.log_prob(z).sum(-1)
             loss = -(weights.logsumexp(0) - np.log(draws)).mean() / 7
     for objective in ("tnp_pytorch", "deepmind") if draws == 1 else ("tnp_pytorch",):
-        model = loaded(ours(kind, 2, 3, 16, objective=objective, loss_samples=draws), kind, twin)
+        model = loaded(
+            published, ours(kind, 2, 3, 16, objective=objective, loss_samples=draws), twin, BASELINES[kind][2]
+        )
         limit = raw(rounded(model.loss, task, epsilon=noise))
         assert_within(raw(model.loss(task, epsilon=noise)), loss.numpy(), 2 * tolerance(limit, np.float64))
 
@@ -248,13 +237,10 @@ def test_bootstrapping(kind):
     torch.manual_seed(0)
     twin, (kind_here, options, names) = BootstrapTwin(kind, 2, 3, 16), BOOTSTRAPPED[kind]
     model = kind_here(2, 3, hidden=16, floor=0.1, objective="tnp_pytorch", **options, rng=generator())
-    published.load(model, dict(twin.named_parameters()))
-    state = {name: tensor.numpy() for name, tensor in twin.state_dict().items()}
-    assert_same_arrays(published.save(model), state)
-    assert_same_arrays(names(state), model.state_dict())
+    loaded(published, model, twin, names)
     arrays, _ = drawn_task(0, (2, 4, 3, 2, 3))
     draws = resampling(generator(), np.ones((2, 4), bool), 5)
-    x, y, target_x, target_y, *chosen = map(torch.tensor, (*arrays, *draws))
+    x, y, target_x, target_y, *chosen = tensors(*arrays, *draws)
     with torch.no_grad():
         _, members = twin.ensemble(x, y, target_x, chosen)
     found = model(*arrays[:3], draws=draws).components
@@ -304,7 +290,7 @@ def test_gradients_of_places_where_adapted_ones_are_constant(kind):
 def test_the_depths_of_another_configuration():
     """celeba's: 6, 3 and 5 linear maps."""
     twin = twin_of("CNP", 2, 3, 8, pre=6, post=3, decoder=5)
-    model = loaded(ours("CNP", 2, 3, 8, before=6, after=3, decoder=5), "CNP", twin)
+    model = loaded(published, ours("CNP", 2, 3, 8, before=6, after=3, decoder=5), twin)
     found, theirs, limit = predictions(model, twin, 2, 3, 8)
     assert_within(found, theirs, 2 * limit)
 
@@ -320,7 +306,7 @@ def test_the_depths_of_another_configuration():
 )
 def test_with_other_options_it_is_another_model(kind, wrong):
     twin = twin_of(kind, 2, 3, 16)
-    found, theirs, limit = predictions(loaded(ours(kind, 2, 3, 16, **wrong), kind, twin), twin, 2, 3, 16)
+    found, theirs, limit = predictions(ours_as(twin, kind, 2, 3, 16, **wrong), twin, 2, 3, 16)
     with pytest.raises(AssertionError, match="beyond the bound"):
         assert_within(found, theirs, 100 * limit)
 
