@@ -85,6 +85,8 @@ class NeuralProcess(Module):
     `joint_loss` says whether its answer is a distribution of all targets together, and its loss a joint likelihood or a
     bound on one; else they are those of each target alone. `objective` says whose likelihood the loss is, that of the
     "targets" unless a model has another.
+    Every call, and every loss, raises ValueError for shapes that disagree, or NaN or infinity in what is present, and
+    TypeError for a mask that is not boolean.
     """
 
     joint_loss = False
@@ -297,8 +299,6 @@ class CNP(Pooled, ByRepresentation):
 
     CNP(encoders=2, floor=0.1) is the baseline of TNP-pytorch, CNP(after=0, floor=0.1) the model of DeepMind's notebook,
     and with pooling="sum", after=0, deviation="softplus_variance", floor=1e-3 what neuralprocesses does.
-    Raises ValueError for shapes that disagree, or NaN or infinity in what is present; TypeError for a mask that is not
-    boolean.
     """
 
     def __init__(self, *sizes: int, encoders: int = 1, **options: Any):

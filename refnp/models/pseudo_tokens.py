@@ -74,8 +74,7 @@ class PseudoTokens(TokenModel):
     norm: "pre" or "post", LayerNorm before or after a sub-layer.
     Other options: those of `TokenModel`.
 
-    Raises ValueError for other names, counts below 1 or a floor outside [0, 1); when called, for shapes that disagree,
-    or NaN or infinity in what is present; TypeError for a mask that is not boolean.
+    Raises ValueError for other names, or counts below 1.
     """
 
     part: Callable

@@ -108,9 +108,6 @@ class TETNP(ReadOff, TranslationTokens):
     std (B, N, dy). A context may be empty.
 
     Options: those of `TranslationTokens` and of `ReadOff`.
-
-    Raises ValueError for shapes that disagree, or NaN or infinity in what is present; TypeError for a mask that is not
-    boolean.
     """
 
     def _predicted(

@@ -302,8 +302,6 @@ class TNPD(ReadOff, TNP):
     std (B, N, dy). A context may be empty, M = 0 or all masked: targets then attend to nothing, which adds 0.
 
     Options: those of `TNP` and of `ReadOff`.
-    Raises ValueError for shapes that disagree, or NaN or infinity in what is present; TypeError for a mask that is not
-    boolean.
     """
 
     def _predicted(

@@ -70,10 +70,10 @@ class Transformer(Module):
         hidden: int = 2048,
         encoder_layers: int = 6,
         decoder_layers: int = 6,
+        positions: Module | None = SinusoidalPositions(),  # noqa: B008  (it has no state)
         dropout: float = 0.1,
         bias: bool = True,
         causal: bool = True,
-        positions: Module | None = SinusoidalPositions(),  # noqa: B008  (it has no state)
         tied: str = "none",
         rng: np.random.Generator,
         **options: Any,
@@ -118,11 +118,11 @@ class Transformer(Module):
         target_keys: np.ndarray | None,
         source_keys: np.ndarray | None,
         *,
+        per_head: bool = False,
         target_pair_mask: ArrayLike | None = None,
         memory_mask: ArrayLike | None = None,
         target_bias: ArrayLike | None = None,
         memory_bias: ArrayLike | None = None,
-        per_head: bool = False,
     ) -> dict[str, Any]:
         """What the decoder is told of pairs of tokens; `keys` say which words of the two sentences are real."""
         return {

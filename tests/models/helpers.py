@@ -46,6 +46,27 @@ def shaken(model, seed=0):
     return model
 
 
+def drawn_shapes(call):
+    """The shapes of the uniform numbers that a call draws from the generator that it is given, as dropout does."""
+    shapes = []
+
+    class Counted(np.random.Generator):
+        def random(self, size=None, dtype=np.float64):
+            shapes.append(size)
+            return super().random(size, dtype)
+
+    call(Counted(np.random.PCG64(0)))
+    return shapes
+
+
+def assert_drops_only_with_a_generator(model, without, *arrays):
+    """A model with dropout beside the same one without: the same bits, but for a generator, whose draws count."""
+    assert_same_bits(model(*arrays), without(*arrays))
+    drawn = [model(*arrays, rng=np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    assert_same_bits(*drawn[:2])
+    assert (drawn[0] != drawn[2]).any()
+
+
 def predict(model, *arrays, **options):
     """(mean, std) of the answer, as arrays; of an ensemble those of its members."""
     answer = model(*arrays, **options)

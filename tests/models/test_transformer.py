@@ -18,7 +18,13 @@ from refnp.models.transformer_layers import Residual
 from refnp.models.transformer_stacks import Decoder, Encoder, EncoderDecoder
 from refnp.numbers.rounding import tolerance
 from tests.helpers import REAL, assert_same_bits, assert_within, normal, real_dtypes, seeds
-from tests.models.helpers import assert_judged, of_exact_parameters, rounded
+from tests.models.helpers import (
+    assert_drops_only_with_a_generator,
+    assert_judged,
+    drawn_shapes,
+    of_exact_parameters,
+    rounded,
+)
 from tests.transcriptions import transformer as printed
 
 SIZES = {"features": 4, "heads": 2, "hidden": 6, "encoder_layers": 1, "decoder_layers": 1}
@@ -115,37 +121,6 @@ def test_logits_of_any_variant(variant, batch, m, n, padded, dtype, seed):
     assert_within(logits, limit.value, tolerance(limit, dtype))
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("final_norm", [None, True, False])
-def test_the_model_is_its_layers_one_after_the_other(norm, final_norm):
-    """Bit by bit, so that what is judged of layers holds for stacks, whose own bounds soon say nothing."""
-    options = {"norm": norm, "final_norm": final_norm, "relative": SCHEMES["Shaw"]}
-    model = shaken(new(encoder_layers=2, decoder_layers=3, **options))
-    source, target, rng = tokens(0, (2, 5), 7), tokens(1, (2, 4), 6), generator(2)
-    source_mask, target_mask = rng.random((2, 5)) < 0.6, rng.random((2, 4)) < 0.6
-
-    def finished(stack, x):
-        assert (stack.final_norm is not None) == (norm == "pre" if final_norm is None else final_norm)
-        return x if stack.final_norm is None else stack.final_norm(x)
-
-    memory = model.positions(model.source_embedding(source))
-    for layer in model.encoder.layers:
-        memory = layer(memory, mask=source_mask[:, None])
-    memory = finished(model.encoder, memory)
-    x = model.positions(model.target_embedding(target))
-    for layer in model.decoder.layers:
-        x = layer(x, memory, mask=np.tri(4, dtype=bool) & target_mask[:, None], memory_mask=source_mask[:, None])
-    expected = model.output(finished(model.decoder, x))
-    assert_same_bits(model(source, target, source_mask=source_mask, target_mask=target_mask), expected)
-    with ad.no_grad():
-        state = model.start(source, source_mask=source_mask)
-        x = model.positions(model.target_embedding(target))
-        for layer, kept in zip(model.decoder.layers, model.start(source, source_mask=source_mask).layers, strict=True):
-            x = layer.extend(x, kept, mask=np.tri(4, dtype=bool), memory_mask=source_mask[:, None])
-        found = model.extend(target, state)
-    assert_same_bits(found, model.output(finished(model.decoder, x)))
-
-
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=5), st.integers(0, 4), st.booleans(), real_dtypes, seeds)
 def test_step_by_step_is_all_at_once(lengths, m, padded, dtype, seed):
     """With kept keys and values, in any pieces: both within the bound of the whole."""
@@ -212,38 +187,56 @@ def pairs_of(seed, m, n, heads):
 OPTIONS = {"head_features": 3, "head_value_features": 1}
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize(("norm", "final_norm"), [("post", None), ("post", True), ("pre", None), ("pre", False)])
 @pytest.mark.parametrize("maps", [True, False])
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("heads", [(), (2,)])
-def test_every_option_is_that_of_the_layers(norm, maps, causal, heads):
-    """Bit by bit, layer after layer, whose options are judged in test_transformer_layers."""
-    model = shaken(new(encoder_layers=2, decoder_layers=2, norm=norm, bias=maps, causal=causal, **OPTIONS))
+def test_the_model_is_its_layers_one_after_the_other(norm, final_norm, maps, causal, heads):
+    """Bit by bit, so that what is judged of layers and their options holds for stacks, whose bounds soon say nothing.
+
+    All tokens at once, in pieces of which there is one, and without the ends of the model.
+    """
+    options = {"norm": norm, "bias": maps, "causal": causal, "final_norm": final_norm, **OPTIONS}
+    relative = None if heads else lambda: Shaw(3, 2, values=False, rng=generator(5))
+    model = shaken(new(encoder_layers=2, decoder_layers=3, relative=relative, **options))
     assert maps or not [name for name in model.state_dict() if name.endswith(("bias", "shift"))]
     source, target = tokens(0, (2, 5), 7), tokens(1, (2, 4), 6)
     biases, hidden = pairs_of(2, 5, 4, heads)
-    padding = generator(3).random((2, 5)) < 0.8
+    padding, target_padding = generator(3).random((2, 5)) < 0.8, generator(4).random((2, 4)) < 0.8
     per_head = {"per_head": bool(heads)}
-    shown = padding[:, None, None] if heads else padding[:, None]
+    shown, target_shown = (mask[:, None, None] if heads else mask[:, None] for mask in (padding, target_padding))
+
+    def finished(stack, x):
+        assert (stack.final_norm is not None) == (norm == "pre" if final_norm is None else final_norm)
+        return x if stack.final_norm is None else stack.final_norm(x)
+
     memory = model.positions(model.source_embedding(source))
     for layer in model.encoder.layers:
-        mask = hidden["source_pair_mask"] & shown
-        memory = layer(memory, mask=mask, bias=biases["source_bias"], **per_head)
-    memory = model.encoder.finished(memory)
-    x = model.positions(model.target_embedding(target))
+        memory = layer(memory, mask=hidden["source_pair_mask"] & shown, bias=biases["source_bias"], **per_head)
+    memory = finished(model.encoder, memory)
+    embedded = model.positions(model.target_embedding(target))
     rows = {"bias": biases["target_bias"], "memory_bias": biases["memory_bias"], **per_head}
     rows |= {"memory_mask": hidden["memory_mask"] & shown}
-    for layer in model.decoder.layers:
-        own = hidden["target_pair_mask"] & np.tri(4, dtype=bool) if causal else hidden["target_pair_mask"]
-        x = layer(x, memory, mask=own, **rows)
-    expected = model.logits(model.decoder.finished(x))
-    found = model(source, target, source_mask=padding, **biases, **hidden, **per_head)
-    assert_same_bits(found, np.asarray(expected))
+    own = hidden["target_pair_mask"] & (np.tri(4, dtype=bool) if causal else True)
+
+    def logits(mask):
+        x = embedded
+        for layer in model.decoder.layers:
+            x = layer(x, memory, mask=mask, **rows)
+        return np.asarray(model.logits(finished(model.decoder, x)))
+
+    masks = {"source_mask": padding, "target_mask": target_padding}
+    assert_same_bits(model(source, target, **masks, **biases, **hidden, **per_head), logits(own & target_shown))
+    of_source = {"source_bias": biases["source_bias"], "source_pair_mask": hidden["source_pair_mask"], **per_head}
+    of_target = {name: array for name, array in (biases | hidden).items() if not name.startswith("source")} | per_head
+    with ad.no_grad():
+        state = model.start(source, source_mask=padding, **of_source)
+        assert_same_bits(model.extend(target, state, **of_target), logits(own))
     stacks = EncoderDecoder(model.encoder, model.decoder)
-    embedded = [model.positions(model.source_embedding(source)), model.positions(model.target_embedding(target))]
-    arrays = {name.replace("_pair", ""): array for name, array in hidden.items()}
-    arrays |= {"source_mask": hidden["source_pair_mask"] & shown, "memory_mask": rows["memory_mask"]}
-    assert_same_bits(model.logits(stacks(*embedded, **arrays, **biases, **per_head)), np.asarray(expected))
+    vectors = [model.positions(model.source_embedding(source)), embedded]
+    arrays = {"source_mask": hidden["source_pair_mask"] & shown, "target_mask": hidden["target_pair_mask"]}
+    arrays |= {"memory_mask": rows["memory_mask"]}
+    assert_same_bits(model.logits(stacks(*vectors, **arrays, **biases, **per_head)), logits(own))
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.booleans(), st.booleans(), st.booleans(), seeds)
@@ -461,24 +454,13 @@ def test_options_reach_every_layer():
 
 
 def test_dropout_only_with_a_generator():
-    model, source, target = new(dropout=0.5), tokens(0, (1, 4), 7), tokens(1, (1, 3), 6)
-    assert_same_bits(model(source, target), new(dropout=0.0)(source, target))
-    drawn = [model(source, target, rng=generator(seed)) for seed in (1, 1, 2)]
-    assert_same_bits(*drawn[:2])
-    assert (drawn[0] != drawn[2]).any()
+    words = tokens(0, (1, 4), 7), tokens(1, (1, 3), 6)
+    assert_drops_only_with_a_generator(new(dropout=0.5), new(dropout=0.0), *words)
 
 
 def test_dropout_stands_where_the_paper_has_it():
     """On both sums of embeddings and positions, and on the output of all five sub-layers: seven draws of each shape."""
-
-    shapes = []
-
-    class Counted(np.random.Generator):
-        def random(self, size=None, dtype=np.float64):
-            shapes.append(size)
-            return super().random(size, dtype)
-
-    new()(tokens(0, (1, 4), 7), tokens(1, (1, 3), 6), rng=Counted(np.random.PCG64(0)))
+    shapes = drawn_shapes(lambda rng: new()(tokens(0, (1, 4), 7), tokens(1, (1, 3), 6), rng=rng))
     assert shapes == [(1, 4, 4)] * 3 + [(1, 3, 4)] * 4
 
 

@@ -11,7 +11,7 @@ from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, cla
 from refnp.numbers.rounding import exact
 from refnp.symmetry import Permute, Roll, RotateGrid, Slide, invariant, search
 from tests.helpers import assert_same_bits, normal
-from tests.models.helpers import assert_judged
+from tests.models.helpers import assert_drops_only_with_a_generator, assert_judged, drawn_shapes
 
 SIZES = {"features": 8, "heads": 2, "hidden": 12, "layers": 1}
 
@@ -168,10 +168,7 @@ def test_tokens_that_are_not_there():
 
 
 def test_dropout_only_with_a_generator():
-    model, images = classifier(dropout=0.5), normal(0, (2, 1, 4, 4))
-    assert_same_bits(model(images), classifier()(images))
-    assert_same_bits(model(images, rng=generator(1)), model(images, rng=generator(1)))
-    assert (model(images, rng=generator(1)) != model(images)).any()
+    assert_drops_only_with_a_generator(classifier(dropout=0.5), classifier(), normal(0, (2, 1, 4, 4)))
 
 
 @pytest.mark.parametrize("tokens", [PatchTokens(2, 1, 8, rng=generator()), FeatureTokens((2,), 1, 8, rng=generator())])
@@ -205,14 +202,7 @@ def test_it_is_a_vit():
 
 def test_dropout_stands_where_the_transformer_has_it():
     """On the sum of tokens and positions, and on the output of both sub-layers."""
-    shapes = []
-
-    class Counted(np.random.Generator):
-        def random(self, size=None, dtype=np.float64):
-            shapes.append(size)
-            return super().random(size, dtype)
-
-    classifier(dropout=0.5)(normal(0, (2, 1, 4, 4)), rng=Counted(np.random.PCG64(0)))
+    shapes = drawn_shapes(lambda rng: classifier(dropout=0.5)(normal(0, (2, 1, 4, 4)), rng=rng))
     assert shapes == [(2, 17, 8)] * 3
 
 
