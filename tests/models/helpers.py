@@ -30,12 +30,22 @@ forms = st.sampled_from(FORMS)
 sizes = st.tuples(st.integers(1, 3), few, few, st.integers(1, 2), st.integers(1, 2))  # B, C, T, dx, dy
 
 
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
 def drawn_task(seed, size, dtype=np.float64):
     """(context_x, context_y, target_x, target_y) and masks (B, M), (B, N)."""
     rng = np.random.default_rng(seed)
     b, c, t, dx, dy = size
     arrays = tuple(normal(rng, shape, dtype) for shape in ((b, c, dx), (b, c, dy), (b, t, dx), (b, t, dy)))
     return arrays, (rng.random((b, c)) < 0.7, rng.random((b, t)) < 0.7)
+
+
+def problem(seed, size, dtype=np.float64):
+    """(context_x, context_y, target_x, mask), and a Task of the same."""
+    (x, y, target_x, target_y), (mask, there) = drawn_task(seed, size, dtype)
+    return (x, y, target_x, mask), Task(x, y, target_x, target_y, mask, there)
 
 
 def shaken(model, seed=0):

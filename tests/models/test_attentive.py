@@ -10,15 +10,11 @@ from refnp.models.attentive import AttentionBlock
 from refnp.models.neural_process import CNP
 from refnp.numbers.rounding import tolerance
 from tests.helpers import REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
-from tests.models.helpers import predict, rounded, shaken
+from tests.models.helpers import generator, predict, rounded, shaken
 from tests.models.rows import ROWS
 from tests.transcriptions import neural_processes as transcription
 
 both = pytest.mark.parametrize("kind", ["CANP", "ANP"])
-
-
-def generator(seed=0):
-    return np.random.default_rng(seed)
 
 
 def small(kind, **options):

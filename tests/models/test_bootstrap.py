@@ -16,7 +16,7 @@ from refnp.models.bootstrap import BANP, BNP, resampling, residuals_of
 from refnp.models.neural_process import CNP
 from refnp.tasks.task import Task
 from tests.helpers import assert_same_bits, assert_within, check, normal, seeds
-from tests.models.helpers import drawn_task, predict, shaken, sizes, with_adapted
+from tests.models.helpers import drawn_task, generator, predict, shaken, sizes, with_adapted
 
 SMALL = {"after": 2, "decoder": 2, "samples": 3, "loss_samples": 2, "floor": 0.1}
 FORMS = [
@@ -26,10 +26,6 @@ FORMS = [
     (BANP, {"hidden": 4, "heads": 2, "depth": 3, "query_depth": 1, "scaling": "features"}),
 ]
 every_form = pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form[0].__name__} {form[1]}")
-
-
-def generator(seed=0):
-    return np.random.default_rng(seed)
 
 
 def small(form, dx=1, dy=1, **options):

@@ -13,8 +13,8 @@ from refnp.models.convcnp import ConvCNP, Encoding, Head
 from refnp.models.convgnp import ConvGNP
 from refnp.numbers.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, seeds
-from tests.models.helpers import assert_same, on_grid, parts
-from tests.models.test_convcnp import DENSITY, generator
+from tests.models.helpers import assert_same, generator, on_grid, parts
+from tests.models.test_convcnp import DENSITY
 from tests.transcriptions import convcnp as transcriptions
 
 SIZES, RANK = (2, 1, 2), 2  # the numbers of a y in each of three sets; the middle one has the targets' dy

@@ -20,14 +20,10 @@ from refnp.tasks.task import Task
 from refnp.training import checkpoint
 from refnp.training.optimizers import Adam
 from tests.helpers import assert_same_bits, assert_within, seeds
-from tests.models.helpers import assert_same, on_grid, parts
+from tests.models.helpers import assert_same, generator, on_grid, parts
 from tests.transcriptions import convcnp as transcriptions
 
 DENSITY = 4
-
-
-def generator(seed=0):
-    return np.random.default_rng(seed)
 
 
 def plain(*, dx=1, dy=1, dtype=np.float64, divide=True):

@@ -11,11 +11,8 @@ from refnp.models.joint import Autoregressive
 from refnp.tasks.images import ImageTasks
 from refnp.tasks.task import Task
 from tests.helpers import assert_same_bits, seeds
+from tests.models.helpers import generator
 from tests.transcriptions import convcnp as transcriptions
-
-
-def generator(seed=0):
-    return np.random.default_rng(seed)
 
 
 def plain(colours=1, **options):

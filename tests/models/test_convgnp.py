@@ -13,8 +13,8 @@ from refnp.models.convgnp import ConvGNP
 from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
 from tests.helpers import assert_same_bits, assert_within, seeds
-from tests.models.helpers import assert_same, on_grid, parts
-from tests.models.test_convcnp import DENSITY, generator, sets
+from tests.models.helpers import assert_same, generator, on_grid, parts
+from tests.models.test_convcnp import DENSITY, sets
 from tests.transcriptions import convcnp as transcriptions
 
 RANK = 3

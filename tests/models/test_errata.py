@@ -15,14 +15,10 @@ from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import attention as attentions
 from refnp.verify.layers.set_convolution import SET_CONVOLUTION
 from tests.helpers import assert_same_bits, assert_within, normal, unit_roundoff
-from tests.models.helpers import predict, rounded, shaken, under_whole_mask
+from tests.models.helpers import generator, predict, rounded, shaken, under_whole_mask
 from tests.transcriptions import errata
 
 SIZES = {"features": 8, "heads": 2, "hidden": 16, "encoder_layers": 1, "decoder_layers": 1}
-
-
-def generator(seed=0):
-    return np.random.default_rng(seed)
 
 
 def either(limit):

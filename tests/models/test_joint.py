@@ -19,16 +19,12 @@ from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
 from refnp.verify.layers.neural_processes import loss_of
 from tests.helpers import assert_same_bits, assert_within, check, normal, real_dtypes, seeds
-from tests.models.helpers import drawn_task, rounded, shaken, sizes
+from tests.models.helpers import drawn_task, generator, rounded, shaken, sizes
 from tests.models.rows import ROWS
 from tests.transcriptions import neural_processes as transcription
 
 SMALL = {"hidden": 4, "before": 2, "after": 1, "decoder": 2}
 TINY = {"features": 4, "heads": 2, "hidden": 5, "layers": 2, "embedding_depth": 2}
-
-
-def generator(seed=0):
-    return np.random.default_rng(seed)
 
 
 def small(dx=1, dy=1):

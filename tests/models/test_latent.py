@@ -19,25 +19,15 @@ from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
 from refnp.verify.layers.neural_processes import loss_of
 from tests.helpers import assert_same_bits, assert_within, check, normal, real_dtypes, seeds
-from tests.models.helpers import drawn_task, predict, rounded, shaken, sizes
+from tests.models.helpers import generator, predict, problem, rounded, shaken, sizes
 from tests.transcriptions import neural_processes as transcription
 
 SMALL = {"hidden": 4, "latent": 3, "before": 2, "after": 1, "decoder": 2, "samples": 3, "loss_samples": 2}
 bounds = st.sampled_from(["elbo", "importance_weighted"])
 
 
-def generator(seed=0):
-    return np.random.default_rng(seed)
-
-
 def small(dx=1, dy=1, **options):
     return shaken(LatentNP(dx, dy, **(SMALL | options), rng=generator()))
-
-
-def problem(seed, size, dtype=np.float64):
-    """(context_x, context_y, target_x, mask), and a Task of the same."""
-    (x, y, target_x, target_y), (mask, there) = drawn_task(seed, size, dtype)
-    return (x, y, target_x, mask), Task(x, y, target_x, target_y, mask, there)
 
 
 def everything_of(task):

@@ -9,26 +9,15 @@ from refnp.autograd.primitives import raw
 from refnp.layers.distributions import Normal
 from refnp.models.neural_process import CNP, NeuralProcess, SetEncoder, mean_of_present, normal_of
 from refnp.numbers.rounding import tolerance
-from refnp.tasks.task import Task
 from refnp.verify.layers.neural_processes import loss_of
 from tests.helpers import assert_same_bits, assert_within, check, normal, real_dtypes, seeds
-from tests.models.helpers import drawn_task, predict, rounded, shaken
+from tests.models.helpers import generator, predict, problem, rounded, shaken
 
 SMALL = {"hidden": 4, "before": 2, "after": 2, "decoder": 2}
 
 
-def generator(seed=0):
-    return np.random.default_rng(seed)
-
-
 def small(dx=1, dy=1, **options):
     return shaken(CNP(dx, dy, **(SMALL | options), rng=generator()))
-
-
-def problem(seed, size, dtype=np.float64):
-    """A model and (context_x, context_y, target_x, mask), a Task of the same."""
-    (x, y, target_x, target_y), (mask, there) = drawn_task(seed, size, dtype)
-    return (x, y, target_x, mask), Task(x, y, target_x, target_y, mask, there)
 
 
 def test_a_sum_knows_how_many_points_there_are():

@@ -22,6 +22,7 @@ from tests.models.helpers import (
     assert_drops_only_with_a_generator,
     assert_judged,
     drawn_shapes,
+    generator,
     of_exact_parameters,
     rounded,
 )
@@ -36,10 +37,6 @@ SCHEMES = {
     "RoPE": lambda: Rotary(),
     "RoPE, halves": lambda: Rotary(layout="half"),
 }
-
-
-def generator(seed=0):
-    return np.random.default_rng(seed)
 
 
 def new(seed=0, **options):

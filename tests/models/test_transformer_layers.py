@@ -24,14 +24,10 @@ from tests.helpers import (
     real_dtypes,
     seeds,
 )
-from tests.models.helpers import assert_drops_only_with_a_generator, assert_judged, rounded
+from tests.models.helpers import assert_drops_only_with_a_generator, assert_judged, generator, rounded
 from tests.transcriptions import transformer as printed
 
 norms = st.sampled_from(["post", "pre"])
-
-
-def generator(seed=0):
-    return np.random.default_rng(seed)
 
 
 def encoder_limit(layer, x, bias=None, **options):

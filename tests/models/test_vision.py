@@ -11,13 +11,9 @@ from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, cla
 from refnp.numbers.rounding import exact
 from refnp.symmetry import Permute, Roll, RotateGrid, Slide, invariant, search
 from tests.helpers import assert_same_bits, normal
-from tests.models.helpers import assert_drops_only_with_a_generator, assert_judged, drawn_shapes
+from tests.models.helpers import assert_drops_only_with_a_generator, assert_judged, drawn_shapes, generator
 
 SIZES = {"features": 8, "heads": 2, "hidden": 12, "layers": 1}
-
-
-def generator(seed=0):
-    return np.random.default_rng(seed)
 
 
 def classifier(tokens=None, side=4, **options):

@@ -27,13 +27,9 @@ from refnp.models.published.renaming import flattened
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import convolution, linear, multi_head, normalization, transformer_layers
 from tests.helpers import assert_same_bits, assert_within, normal
-from tests.models.helpers import rounded
+from tests.models.helpers import generator, rounded
 
 ANSWERS = json.loads(Path(__file__).with_name("flax_answers.json").read_text())["answers"]
-
-
-def generator():
-    return np.random.default_rng(0)
 
 
 def last(equation, module, x, **options):

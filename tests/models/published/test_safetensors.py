@@ -12,14 +12,11 @@ from refnp.layers import Convolution, Embedding, LayerNorm, Linear, MultiHeadAtt
 from refnp.models import Encoder, EncoderLayer
 from refnp.models.published import safetensors as from_file
 from tests.helpers import assert_same_bits, normal
+from tests.models.helpers import generator
 
 needs_package = pytest.mark.skipif(
     importlib.util.find_spec("safetensors") is None, reason="safetensors is not installed"
 )
-
-
-def generator():
-    return np.random.default_rng(0)
 
 
 def drawn(module):

@@ -15,14 +15,10 @@ from refnp.models.published import tnp as published
 from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
 from tests.helpers import assert_within, check
-from tests.models.helpers import drawn_task, predict, rounded, with_adapted
+from tests.models.helpers import drawn_task, generator, predict, rounded, with_adapted
 from tests.models.published.helpers import loaded, sequence, tensors, torch
 
 nn = torch.nn
-
-
-def generator(seed=0):
-    return np.random.default_rng(seed)
 
 
 # ---- the models there
