@@ -7,24 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.layers.set_convolution import GridOptions
-from refnp.layers.unet import SimpleCNN, UNet
-from refnp.models.convcnp import ConvCNP, Encoding, Head
+from refnp.layers.unet import UNet
+from refnp.models.convcnp import ConvCNP
 from refnp.models.convgnp import ConvGNP
 from refnp.numbers.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, seeds
 from tests.models.helpers import assert_same, generator, on_grid, parts
-from tests.models.test_convcnp import DENSITY
+from tests.models.test_convcnp import DENSITY, HEAD, RANK, made
 from tests.transcriptions import convcnp as transcriptions
 
-SIZES, RANK = (2, 1, 2), 2  # the numbers of a y in each of three sets; the middle one has the targets' dy
+SIZES = (2, 1, 2)  # the numbers of a y in each of three sets; the middle one has the targets' dy
 
 
-def made(kind=ConvGNP, unet=True, dtype=np.float64):
-    network = UNet(3, (3, 4), kernel=3, rng=generator(1)) if unet else SimpleCNN((3, 4, 3), kernel=3, rng=generator(1))
-    options = {"encoding": Encoding(channels=3), "grid": GridOptions(DENSITY), "context_dy": SIZES}
-    options["head"] = Head(deviation="softplus_variance", floor=1e-3)
-    return kind(network, **options, **({"rank": RANK} if kind is ConvGNP else {}), rng=generator(2)).astype(dtype)
+def of_sets(kind=ConvGNP, unet=True, dtype=np.float64):
+    return made(unet, kind, dtype=dtype, head=HEAD, context_dy=SIZES)
 
 
 def drawn(seed, *, counts=(3, 2, 4), dtype=np.float64, width=1.0):
@@ -44,7 +40,7 @@ def several(parts_of_sets):
 @given(seeds, st.sampled_from([np.float32, np.float64]), st.booleans())
 def test_value_against_index_loops(seed, dtype, unet):
     """E is that of the first set, then of the second, and so on."""
-    model, (contexts, t) = made(unet=unet, dtype=dtype), drawn(seed, dtype=dtype)
+    model, (contexts, t) = of_sets(unet=unet, dtype=dtype), drawn(seed, dtype=dtype)
     x, y, mask = contexts
     grid = model.grid(x, t, mask)
     network = transcriptions.unet if unet else transcriptions.simple
@@ -60,7 +56,7 @@ def test_value_against_index_loops(seed, dtype, unet):
 
 @given(seeds)
 def test_points_of_each_set_have_no_order(seed):
-    model, (contexts, t) = made(), drawn(seed)
+    model, (contexts, t) = of_sets(), drawn(seed)
     rng = generator(seed)
     orders = [rng.permutation(a.shape[1]) for a in contexts[0]]
     permuted = [tuple(a[:, order] for a, order in zip(part, orders, strict=True)) for part in contexts]
@@ -73,33 +69,33 @@ def test_points_of_each_set_have_no_order(seed):
 
 def test_sets_are_not_exchangeable():
     """The first and the last have as many numbers; one in the place of the other is another prediction."""
-    model, ((x, y, _), t) = made(ConvCNP), drawn(0)
+    model, ((x, y, _), t) = of_sets(ConvCNP), drawn(0)
     here, there = model(x, y, t), model(x[::-1], y[::-1], t)
     assert min(np.abs(a - b).max() for a, b in zip(parts(here), parts(there), strict=True)) > 1e-4
 
 
 def test_a_point_of_one_set_is_not_a_point_of_another():
     """Each has a density of its own: three numbers at a place are not what they are one set after the other."""
-    model, ((x, y, _), t) = made(ConvCNP), drawn(0)
+    model, ((x, y, _), t) = of_sets(ConvCNP), drawn(0)
     places = tuple(np.repeat(a[:, :1], a.shape[1], 1) for a in x)
     assert np.abs(model(x, y, t).mean - model(places, y, t).mean).max() > 1e-4
 
 
 @given(seeds, st.integers(-(2**20), 2**20))
 def test_shifts_of_all_sets_and_targets_change_no_bit(seed, by):
-    model, ((x, y, mask), t) = made(), drawn(seed)
+    model, ((x, y, mask), t) = of_sets(), drawn(seed)
     assert_same(model(tuple(a + by for a in x), y, t + by, mask), model(x, y, t, mask))
 
 
 def test_a_shift_of_one_set_is_seen():
-    model, ((x, y, _), t) = made(), drawn(0)
+    model, ((x, y, _), t) = of_sets(), drawn(0)
     moved = model((x[0] + 1, *x[1:]), y, t)
     assert np.abs(moved.mean - model(x, y, t).mean).max() > 1e-4
 
 
 @pytest.mark.parametrize("kind", [ConvCNP, ConvGNP])
 def test_any_of_the_sets_may_be_empty(kind):
-    model, ((x, y, mask), t) = made(kind), drawn(0)
+    model, ((x, y, mask), t) = of_sets(kind), drawn(0)
     for empty in ((True, False, False), (False, True, True), (True, True, True)):
         none = [tuple(a[:, :0] if e else a for a, e in zip(part, empty, strict=True)) for part in (x, y, mask)]
         hidden = tuple(m & (not e) for m, e in zip(mask, empty, strict=True))
@@ -113,7 +109,7 @@ def test_any_of_the_sets_may_be_empty(kind):
 @given(seed=seeds)
 def test_losses_of_tasks(kind, seed):
     """Hidden points and targets, NaN or not, have no part in the loss, nor in any gradient; None is every point."""
-    model, ((x, y, mask), t) = made(kind), drawn(seed)
+    model, ((x, y, mask), t) = of_sets(kind), drawn(seed)
     rng = generator(seed)
     target_y, there = rng.normal(size=t.shape), rng.random(t.shape[:2]) < 0.7
     results = []
@@ -137,7 +133,7 @@ def test_losses_of_tasks(kind, seed):
 
 
 def test_one_set_is_no_tuple_and_several_are():
-    model, ((x, y, _), t) = made(ConvCNP), drawn(0)
+    model, ((x, y, _), t) = of_sets(ConvCNP), drawn(0)
     one = ConvCNP(UNet(8, (8,), rng=generator()), rng=generator())
     single = ConvCNP(UNet(8, (8,), rng=generator()), context_dy=(1,), rng=generator())
     assert_same_bits(single((x[1],), (y[1],), t).mean, one(x[1], y[1], t).mean)
@@ -148,7 +144,7 @@ def test_one_set_is_no_tuple_and_several_are():
 
 
 def test_what_does_not_fit():
-    model, ((x, y, mask), t) = made(ConvCNP), drawn(0)
+    model, ((x, y, mask), t) = of_sets(ConvCNP), drawn(0)
     wrong = (y[0], y[1][..., :0], y[2])
     for arguments, message in (
         ((x[0], y[0], t), "ConvCNP: context_x is ndarray; pass a tuple of 3 arrays, one for each context set"),

@@ -1,6 +1,7 @@
 """ConvCNP: its equations, shifts that it respects to the bit and those it does not, hidden points, edges, errors."""
 
 import tracemalloc
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,7 @@ from refnp.layers.activation import silu
 from refnp.layers.set_convolution import Grid, GridOptions, set_convolution
 from refnp.layers.unet import SimpleCNN, UNet
 from refnp.models.convcnp import ConvCNP, Encoding, Head
+from refnp.models.convgnp import ConvGNP
 from refnp.numbers.rounding import Rounded, tolerance
 from refnp.symmetry import Translate, invariant, search
 from refnp.tasks.task import Task
@@ -23,35 +25,23 @@ from tests.helpers import assert_same_bits, assert_within, seeds
 from tests.models.helpers import assert_same, generator, on_grid, parts
 from tests.transcriptions import convcnp as transcriptions
 
-DENSITY = 4
+DENSITY, RANK = 4, 3
+HEAD = Head(deviation="softplus_variance", floor=1e-3)
 
 
-def plain(*, dx=1, dy=1, dtype=np.float64, divide=True):
-    """Three layers with kernel 3: total stride 1."""
-    network = SimpleCNN((3, 4, 3), kernel=3, dimensions=dx, rng=generator(1))
-    return ConvCNP(
-        network,
-        dx=dx,
-        dy=dy,
-        encoding=Encoding(channels=3, divide=divide),
-        grid=GridOptions(DENSITY),
-        head=Head(separate=True, rectified=True),
-        rng=generator(2),
-    ).astype(dtype)
+def made(unet=True, kind=ConvCNP, *, dx=1, dy=1, dtype=np.float64, divide=True, grid=None, head=None, **options):
+    """With a U-Net of two steps of stride 2, total stride 4, one unit of x; or three layers, total stride 1."""
+    stack = {"kernel": 3, "dimensions": dx, "rng": generator(1)}
+    network = UNet(3, (3, 4), **stack) if unet else SimpleCNN((3, 4, 3), **stack)
+    if kind is ConvGNP:
+        options["rank"] = RANK
+    head = head or (HEAD if kind is ConvGNP else Head(separate=True, rectified=not unet))
+    options |= {"encoding": Encoding(channels=3, divide=divide), "grid": grid or GridOptions(DENSITY), "head": head}
+    return kind(network, dx=dx, dy=dy, **options, rng=generator(2)).astype(dtype)
 
 
-def strided(*, dx=1, dy=1, dtype=np.float64, divide=True, grid=None):
-    """Two steps of stride 2: total stride 4, one unit of x."""
-    network = UNet(3, (3, 4), kernel=3, dimensions=dx, rng=generator(1))
-    return ConvCNP(
-        network,
-        dx=dx,
-        dy=dy,
-        encoding=Encoding(channels=3, divide=divide),
-        grid=grid or GridOptions(DENSITY),
-        head=Head(separate=True),
-        rng=generator(2),
-    ).astype(dtype)
+strided, plain = partial(made, True), partial(made, False)
+every_kind = pytest.mark.parametrize("kind", [ConvCNP, ConvGNP])
 
 
 def sets(seed, *, dx=1, dy=1, dtype=np.float64, tasks=2, contexts=4, targets=3, width=1.5):
@@ -152,9 +142,10 @@ def test_hidden_layers_and_one_decoder():
 
 @given(seeds, st.lists(st.integers(-(2**20), 2**20), min_size=4, max_size=4), st.booleans())
 @pytest.mark.parametrize("dx", [1, 2])
-def test_shifts_by_whole_blocks_change_no_bit_wherever_the_data_lie(dx, seed, blocks, unet):
+@every_kind
+def test_shifts_by_whole_blocks_change_no_bit_wherever_the_data_lie(kind, dx, seed, blocks, unet):
     """Multiples of spacing × total stride, one unit here; every task by its own, up to a million units."""
-    model = (strided if unet else plain)(dx=dx)
+    model = made(unet, kind, dx=dx)
     x, y, t = sets(seed, dx=dx, width=0.5)
     by = np.array(blocks[: 2 * dx], float).reshape(2, 1, dx) / (1 if unet else DENSITY)
     assert_same(model(x + by, y, t + by), model(x, y, t))
@@ -201,18 +192,24 @@ def test_any_spacing_up_to_the_rounding_of_positions(seed, blocks):
         assert_within(value, reference, 2 * bound)
 
 
-def test_a_u_net_does_not_respect_half_a_block_nor_one_place():
-    model, (x, y, t) = strided(), sets(3)
-    bound = max(b.max() for b in bounds_of(model, model.grid(x, t), x, y, t))
-    for by in (1 / 2, 1 / 4, 1 / 8):
-        assert difference(model(x + by, y, t + by), model(x, y, t)) > 1000 * bound
+@every_kind
+def test_a_u_net_does_not_respect_half_a_block_nor_one_place(kind):
+    assert_seen(made(True, kind), (1 / 2, 1 / 4, 1 / 8))
 
 
-def test_a_plain_network_respects_each_place_but_not_half_of_one():
-    model, (x, y, t) = plain(), sets(3)
-    bound = max(b.max() for b in bounds_of(model, model.grid(x, t), x, y, t))
+@every_kind
+def test_a_plain_network_respects_each_place_but_not_half_of_one(kind):
+    model, (x, y, t) = made(False, kind), sets(3)
     assert_same(model(x + 1 / 4, y, t + 1 / 4), model(x, y, t))
-    assert difference(model(x + 1 / 8, y, t + 1 / 8), model(x, y, t)) > 1000 * bound
+    assert_seen(model, (1 / 8,))
+
+
+def assert_seen(model, shifts):
+    x, y, t = sets(3)
+    bounds = bounds_of(model, model.grid(x, t), x, y, t)
+    for by in shifts:
+        moved = zip(parts(model(x + by, y, t + by)), parts(model(x, y, t)), bounds, strict=True)
+        assert all(np.abs(a - b).max() > 1000 * bound.max() for a, b, bound in moved)
 
 
 def test_the_search_for_counter_examples_agrees():
@@ -234,23 +231,17 @@ def test_the_search_for_counter_examples_agrees():
 # ---- sets
 
 
-@given(seeds, st.booleans())
-def test_contexts_and_targets_have_no_order(seed, unet):
-    model = (strided if unet else plain)()
-    x, y, t = sets(seed, contexts=5)
+@every_kind
+@given(seed=seeds, unet=st.booleans())
+def test_contexts_have_no_order_and_targets_keep_theirs(kind, seed, unet):
+    model, (x, y, t) = made(unet, kind), sets(seed, contexts=5)
     rng = generator(seed)
     order, targets = rng.permutation(5), rng.permutation(3)
-    bounds = bounds_of(model, model.grid(x, t), x, y, t)
-    for value, reference, bound in zip(
-        parts(model(x[:, order], y[:, order], t[:, targets])), parts(model(x, y, t)), bounds, strict=True
-    ):
-        assert_within(value, reference[:, targets], 2 * bound[:, targets])
-    assert_same(model(x, y, t[:, targets]), _reordered(model(x, y, t), targets))
-
-
-def _reordered(distribution, order):
-    mean, std = parts(distribution)
-    return SimpleNamespace(mean=mean[:, order], std=std[:, order])
+    first, permuted = parts(model(x, y, t)), parts(model(x[:, order], y[:, order], t))
+    for a, b, bound in zip(first, permuted, bounds_of(model, model.grid(x, t), x, y, t), strict=True):
+        assert_within(b, a, 2 * bound)
+    for a, b in zip(first, parts(model(x, y, t[:, targets])), strict=True):
+        assert_same_bits(b, a[:, targets])
 
 
 def test_a_point_given_twice_counts_twice():
@@ -260,16 +251,16 @@ def test_a_point_given_twice_counts_twice():
     assert np.isfinite(parts(twice)).all()
 
 
-def test_an_empty_context_in_any_form_gives_the_same_finite_predictions():
-    for model in (plain(), strided(), strided(dx=2, dy=2)):
-        x, y, t = sets(4, dx=model.dx, dy=model.dy)
-        empty = model(x[:, :0], y[:, :0], t)
-        assert np.isfinite(parts(empty)).all()
-        hidden = np.full_like(x, np.nan), np.full_like(y, np.inf)
-        assert_same(model(*hidden, t, np.zeros(x.shape[:2], bool)), empty)
-        assert model(x, y, t[:, :0]).mean.shape == (2, 0, model.dy)
-        assert model(x[:, :0], y[:, :0], t[:, :0]).mean.shape == (2, 0, model.dy)
-        assert model(x[:0], y[:0], t[:0]).mean.shape == (0, 3, model.dy)
+@pytest.mark.parametrize("model", [plain(), strided(), strided(ConvGNP, dx=2, dy=2), strided(dx=2, dy=2)])
+def test_an_empty_context_in_any_form_gives_the_same_finite_predictions(model):
+    x, y, t = sets(4, dx=model.dx, dy=model.dy)
+    empty = model(x[:, :0], y[:, :0], t)
+    assert all(np.isfinite(part).all() for part in parts(empty))
+    hidden = np.full_like(x, np.nan), np.full_like(y, np.inf)
+    assert_same(model(*hidden, t, np.zeros(x.shape[:2], bool)), empty)
+    for asked, targets in ((slice(0), t[:, :0]), (slice(None), t[:, :0])):
+        assert model(x[:, asked], y[:, asked], targets).mean.size == 0
+    assert len(model(x[:0], y[:0], t[:0]).mean) == 0
 
 
 def test_hidden_targets_do_not_stretch_the_grid():

@@ -6,30 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd.primitives import raw
-from refnp.layers.set_convolution import GridOptions
-from refnp.layers.unet import SimpleCNN, UNet
-from refnp.models.convcnp import ConvCNP, Encoding, Head
+from refnp.layers.unet import UNet
+from refnp.models.convcnp import ConvCNP, Head
 from refnp.models.convgnp import ConvGNP
 from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
 from tests.helpers import assert_same_bits, assert_within, seeds
-from tests.models.helpers import assert_same, generator, on_grid, parts
-from tests.models.test_convcnp import DENSITY, sets
+from tests.models.helpers import generator, on_grid, parts
+from tests.models.test_convcnp import DENSITY, RANK, made, sets
 from tests.transcriptions import convcnp as transcriptions
-
-RANK = 3
-HEAD = Head(deviation="softplus_variance", floor=1e-3)
-
-
-def made(unet=True, *, dx=1, dy=1, dtype=np.float64, context_dy=None):
-    """Total stride 4, one unit of x, or 1."""
-    network = (
-        UNet(3, (3, 4), kernel=3, dimensions=dx, rng=generator(1))
-        if unet
-        else SimpleCNN((3, 4, 3), kernel=3, dimensions=dx, rng=generator(1))
-    )
-    options = {"encoding": Encoding(channels=3), "grid": GridOptions(DENSITY), "head": HEAD, "rng": generator(2)}
-    return ConvGNP(network, rank=RANK, dx=dx, dy=dy, context_dy=context_dy, **options).astype(dtype)
 
 
 def drawn_task(seed, *, masked=True, **options):
@@ -41,7 +26,7 @@ def drawn_task(seed, *, masked=True, **options):
 @given(seeds, st.sampled_from([np.float32, np.float64]), st.booleans(), st.booleans())
 @pytest.mark.parametrize(("dx", "dy"), [(1, 1), (1, 2), (2, 1)])
 def test_value_against_index_loops(dx, dy, seed, dtype, unet, masked):
-    model = made(unet, dx=dx, dy=dy, dtype=dtype)
+    model = made(unet, ConvGNP, dx=dx, dy=dy, dtype=dtype)
     x, y, t = sets(seed, dx=dx, dy=dy, dtype=dtype, contexts=3, targets=2, width=0.4 if dx == 2 else 1.0)
     mask = generator(seed).random(x.shape[:2]) < 0.6 if masked else None
     grid = model.grid(x, t, mask)
@@ -56,48 +41,17 @@ def test_value_against_index_loops(dx, dy, seed, dtype, unet, masked):
         assert_within(value, reference, tolerance(bound, dtype))
 
 
-@given(seeds, st.lists(st.integers(-(2**20), 2**20), min_size=2, max_size=2), st.booleans())
-def test_shifts_by_whole_blocks_change_no_bit(seed, blocks, unet):
-    """Multiples of spacing × total stride: one unit here, a quarter without strides. Smaller ones do."""
-    model, (x, y, t) = made(unet), sets(seed)
-    by = np.array(blocks, float).reshape(2, 1, 1) / (1 if unet else DENSITY)
-    assert_same(model(x + by, y, t + by), model(x, y, t))
-
-
-def test_a_shift_by_half_a_place_is_seen():
-    for unet in (True, False):
-        model, (x, y, t) = made(unet), sets(3)
-        here, there = model(x, y, t), model(x + 1 / 8, y, t + 1 / 8)
-        bounds = on_grid(model, model.grid(x, t), x, y, t)
-        for a, b, bound in zip(parts(here), parts(there), bounds, strict=True):
-            assert np.abs(a - b).max() > 1000 * tolerance(bound, np.float64).max()
-
-
-@given(seeds, st.booleans())
-def test_contexts_have_no_order_and_targets_keep_theirs(seed, unet):
-    model, (x, y, t) = made(unet, dy=2), sets(seed, contexts=5, dy=2)
-    rng = generator(seed)
-    order, targets = rng.permutation(5), rng.permutation(3)
-    rows = (targets[:, None] * 2 + np.arange(2)).reshape(-1)
-    first, permuted = model(x, y, t), model(x[:, order], y[:, order], t)
-    bounds = on_grid(model, model.grid(x, t), x, y, t)
-    for a, b, bound in zip(parts(first), parts(permuted), bounds, strict=True):
-        assert_within(b, a, 2 * tolerance(bound, np.float64))
-    for a, b in zip(parts(first), parts(model(x, y, t[:, targets])), strict=True):
-        assert_same_bits(b, a[:, rows])
-
-
 @given(seeds)
 def test_what_is_said_of_some_targets_does_not_depend_on_the_others(seed):
     """On one grid: the distribution of some of the targets is that of all with the others left out."""
-    model, (x, y, t) = made(), sets(seed)
+    model, (x, y, t) = made(kind=ConvGNP), sets(seed)
     grid = model.grid(x, t)
     for a, b in zip(parts(model(x, y, t)), parts(model(x, y, t[:, :2], grid=grid)), strict=True):
         assert_same_bits(a[:, :2], b)
 
 
 def test_two_targets_at_one_place_have_one_function_and_two_noises():
-    model, (x, y, t) = made(), sets(0)
+    model, (x, y, t) = made(kind=ConvGNP), sets(0)
     p = model(x, y, np.repeat(t[:, :1], 2, 1))
     assert_same_bits(p.factor[:, 0], p.factor[:, 1])
     covariance = p.covariance()
@@ -106,7 +60,7 @@ def test_two_targets_at_one_place_have_one_function_and_two_noises():
 
 
 def test_the_joint_likelihood_is_not_that_of_the_marginals():
-    model, task = made(), drawn_task(0, masked=False)
+    model, task = made(kind=ConvGNP), drawn_task(0, masked=False)
     together = model.joint_log_prob(task)
     alone = model.marginal(task).log_prob(task.target_y).sum((1, 2))
     assert (np.abs(raw(together) - raw(alone)) > 1e-6).all()
@@ -115,7 +69,7 @@ def test_the_joint_likelihood_is_not_that_of_the_marginals():
 @given(seeds)
 def test_what_it_says_of_a_task(seed):
     """Loss, joint likelihood and marginals are those of the distribution; hidden targets have no part in them."""
-    model, task = made(dy=2), drawn_task(seed, dy=2, targets=4)
+    model, task = made(kind=ConvGNP, dy=2), drawn_task(seed, dy=2, targets=4)
     there = task.target_present
     joint_log_p = raw(model.joint_log_prob(task))
     dense = model.joint_normal(task)
@@ -132,19 +86,9 @@ def test_what_it_says_of_a_task(seed):
     assert model.functions(task, generator(), 0).shape == (0, 2, 4, 2)
 
 
-def test_an_empty_context_in_any_form_gives_the_same_finite_predictions():
-    for model in (made(), made(False), made(dx=2, dy=2)):
-        x, y, t = sets(4, dx=model.dx, dy=model.dy)
-        empty = model(x[:, :0], y[:, :0], t)
-        assert all(np.isfinite(a).all() for a in parts(empty))
-        assert_same(model(np.full_like(x, np.nan), y, t, np.zeros(x.shape[:2], bool)), empty)
-        assert model(x, y, t[:, :0]).mean.shape == (2, 0)
-        assert model(x[:0], y[:0], t[:0]).mean.shape == (0, 3 * model.dy)
-
-
 def test_draws_follow_the_distribution():
     """20 000 seeded draws: the covariance within 5 standard errors, of functions that without the noise."""
-    model, task = made(), drawn_task(0, masked=False, tasks=1)
+    model, task = made(kind=ConvGNP), drawn_task(0, masked=False, tasks=1)
     p = model.joint(task)
     for draws, covariance in (
         (model.joint_samples(task, generator(), 20_000), p.covariance()[0]),
