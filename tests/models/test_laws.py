@@ -180,7 +180,7 @@ def test_nothing_asked_is_nothing_answered(name, form, size):
     model, (x, y, target_x, _), _, task = drawn(name, form, 0, size)
     loss, gradients = loss_and_gradients(model, Task(x, y, target_x, task.target_y), {})
     assert all(np.isfinite(gradient).all() for gradient in gradients if gradient is not None)
-    assert loss.data == 0
+    assert loss.data == 0 or ("objective" in form and size[1])  # which is of the context, too
 
 
 @every_case
