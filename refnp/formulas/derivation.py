@@ -61,7 +61,7 @@ class Derivation:
 
     def writer(self, style: Text) -> Writer:
         """A writer that knows the letters of gradients too."""
-        return with_bars(writer_of(self.of.operation, self.of.run, style), self.of)
+        return with_bars(writer_of(self.of.operation, self.of.run, style))
 
     @property
     def text(self) -> str:
@@ -100,7 +100,7 @@ def bar_of(name: str) -> str:
     return f"{name}.bar"
 
 
-def with_bars(writer: Writer, of: Formula) -> Writer:
+def with_bars(writer: Writer) -> Writer:
     """The writer with letters and shapes of the gradients of all that has a name."""
     letters, shapes = dict(writer.letters), dict(writer.shapes)
     for name in list(shapes):
@@ -110,7 +110,7 @@ def with_bars(writer: Writer, of: Formula) -> Writer:
         letters[f"{bar_of(name)}.given"] = f"{letters[bar_of(name)]}′"
         if name.endswith("_bar"):
             letters[name] = f"{letters.get(name.removesuffix('_bar'), name.removesuffix('_bar'))}{BAR}"
-    return type(writer)(writer.style, letters, shapes)
+    return Writer(writer.style, letters, shapes)
 
 
 @cache
@@ -249,7 +249,7 @@ def written_lines(of: Formula) -> Iterator[tuple[str, str]]:
     bars = [symbol(bar_of(name), *y.shape) for name, y in run.results.items()]
     try:
         lines, gradients = run.back(*bars)
-        writer = with_bars(writer_of(of.operation, run, Text()), of)
+        writer = with_bars(writer_of(of.operation, run, Text()))
         for line in lines:
             yield line.code.partition(" = ")[2], " = ".join(written(writer, line.name, line.value)[0])
         for name in moving(run):

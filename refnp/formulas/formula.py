@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from refnp.formulas.lines import Run, entries, is_more_than_entry, run_lines, stands_in
-from refnp.formulas.writing import LETTERS, Latex, Text, Writer, aligned, letters_for
+from refnp.formulas.writing import LETTERS, Latex, Text, Writer, aligned, with_letters
 from refnp.numbers.indexed.arrays import Indexed
 
 SAID = re.compile(r"(\w[\u0302\u0304]?) the `(\w+)`")  # "γ the `gain`", in a docstring
@@ -91,9 +91,7 @@ def written(writer: Writer, name: str, x: Indexed) -> list[tuple[str, str]]:
     """The sides of the equations for an array: one, or one for each piece of an axis that is several."""
     found = []
     for (at, letters), e in entries(x):
-        scope: dict[str, str] = {}
-        for letter, size in letters:
-            scope[letter] = next(one for one in letters_for(size) if one not in scope.values())
+        scope = with_letters({}, letters)
         right = writer.expression(e, scope).text
         if x.seen is not None:
             right += writer.style.only_where(writer.expression(x.seen.at(at), scope).text)

@@ -6,7 +6,7 @@ arrays are those of docs/conventions.md.
 """
 
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -245,18 +245,11 @@ class Writer:
         """A product, of which what does not depend on the letters of a sum stands in front of it."""
         if not bound:
             return self.product(factors, c, [], scope)
-        inner = self.with_letters(bound, scope, factors)
+        inner = with_letters(scope, sorted(bound, key=str))
         tied = {a: p for a, p in factors.items() if not letters_of(a).isdisjoint(dict(bound))}
         free = {a: p for a, p in factors.items() if a not in tied}
         summed = self.style.sum([inner[letter] for letter, _ in bound], self.product(tied, Fraction(1), [], inner))
         return self.product(free, c, [summed], scope)
-
-    def with_letters(self, bound: Sequence, scope: Mapping[str, str], factors: Collection[Atom]) -> dict[str, str]:
-        """The scope with letters for what is summed over, other than those that are taken."""
-        inner = dict(scope)
-        for letter, size in sorted(bound, key=lambda pair: str(pair)):
-            inner[letter] = next(one for one in letters_for(size) if one not in inner.values())
-        return inner
 
     def product(
         self, factors: Mapping[Atom, Fraction], c: Fraction, last: Sequence[Written], scope: Mapping[str, str]
@@ -372,6 +365,14 @@ def common_factors(e: Expression) -> dict[Atom, Fraction]:
         powers = [one.get(a, Fraction(0)) for one in every]
         if all(p > 0 for p in powers) or all(p < 0 for p in powers):
             found[a] = min(powers, key=abs)
+    return found
+
+
+def with_letters(scope: Mapping[str, str], indices: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The scope with letters for further indices of axes of these sizes, other than those that are taken."""
+    found = dict(scope)
+    for index, size in indices:
+        found[index] = next(one for one in letters_for(size) if one not in found.values())
     return found
 
 

@@ -46,6 +46,10 @@ class Reader:
             self.known[key] = self.entry(name, places)
         return self.known[key]
 
+    def array(self, name, shape):
+        """All entries."""
+        return np.array([self.value(name, list(at)) for at in np.ndindex(*shape)]).reshape(shape)
+
     def entry(self, name, places):
         """An entry: of an array, or of what an equation says."""
         if name in self.equations:
@@ -155,17 +159,18 @@ class Sentence:
 
 def computed(formula, arrays, sizes):
     """The results of a formula, by name, from arrays by their names in the code."""
+    reader = reader_of(formula.text, formula.letters, formula.shapes, arrays, sizes)
+    names = [formula.letters.get(name, name) for name, _ in formula.results]
+    return [reader.array(name, reader.lengths[name]) for name in names]
+
+
+def reader_of(text, letters, shapes, arrays, sizes):
+    """A reader of equations in which names have these letters and shapes, with arrays by their names in the code."""
     number = lambda n: n if isinstance(n, int) else sizes(n)
-    letter = lambda name: formula.letters.get(name, name)
+    letter = lambda name: letters.get(name, name)
     long = lambda shape: [number(n) for n in shape if not (isinstance(n, int) and n == 1)]  # axes of 1 have no index
-    lengths = {letter(name): long(shape) for name, shape in formula.shapes.items()}
-    known = {name: x for name, x in arrays.items() if x is not None and name in formula.shapes}
-    given = {letter(name): np.reshape(x, long(formula.shapes[name])) for name, x in known.items()}
-    letters = {n for shape in formula.shapes.values() for n in shape if not isinstance(n, int)}
-    reader = Reader(formula.text, given, {str(n): sizes(n) for n in letters}, lengths)
-
-    def result(name, x):
-        shape = long(x.shape)
-        return np.array([reader.value(letter(name), list(at)) for at in np.ndindex(*shape)]).reshape(shape)
-
-    return [result(*named) for named in formula.results]
+    lengths = {letter(name): long(shape) for name, shape in shapes.items()}
+    known = {name: x for name, x in arrays.items() if x is not None and name in shapes}
+    given = {letter(name): np.reshape(x, long(shapes[name])) for name, x in known.items()}
+    of_axes = {n for shape in shapes.values() for n in shape if not isinstance(n, int)}
+    return Reader(text, given, {str(n): sizes(n) for n in of_axes}, lengths)

@@ -9,7 +9,7 @@ from refnp.formulas.derivation import bar_of, derive, with_bars
 from refnp.formulas.formula import writer_of, written
 from refnp.formulas.writing import Text
 from refnp.verify.theorems import numbers_of
-from tests.formulas.reading import Reader
+from tests.formulas.reading import reader_of
 from tests.formulas.test_formulas import sizes_of
 
 DERIVED = ["attention", "attention_with_weights", "gelu", "layer_norm", "log_softmax", "mse", "rms_norm", "softmax"]
@@ -32,22 +32,16 @@ def test_the_steps_that_are_printed_give_the_gradient(name):
     arguments, options = numbers_of(run.form, 2, longest=3, least=2)
     y, vjp = operation.page(*arguments.values(), **options)
     y_bar = np.random.default_rng(0).normal(size=np.shape(y))
-    writer = with_bars(writer_of(operation, run, Text()), found.of)
-    size = sizes_of(run.form, arguments, options)
-    long = lambda shape: [n if isinstance(n, int) else size(n) for n in shape if not (isinstance(n, int) and n == 1)]
-    known = {
-        k: x for k, x in (arguments | options).items() if isinstance(x, (float, np.ndarray)) and k in writer.shapes
-    }
+    writer = with_bars(writer_of(operation, run, Text()))
+    known = {k: x for k, x in (arguments | options).items() if isinstance(x, (float, np.ndarray))}
     known[bar_of(found.of.results[0][0])] = y_bar
-    given = {writer.letters.get(k, k): np.reshape(x, long(writer.shapes[k])) for k, x in known.items()}
-    letters = {n for shape in writer.shapes.values() for n in shape if not isinstance(n, int)}
-    lengths = {writer.letters.get(k, k): long(shape) for k, shape in writer.shapes.items()}
     steps = [" = ".join(sides) for step in found.steps for sides in written(writer, step.name, step.value)]
-    reader = Reader("\n".join([found.of.text, *steps]), given, {str(n): size(n) for n in letters}, lengths)
+    text = "\n".join([found.of.text, *steps])
+    reader = reader_of(text, writer.letters, writer.shapes, known, sizes_of(run.form, arguments, options))
     for (argument, x), right in zip(arguments.items(), vjp(y_bar), strict=True):
         if bar_of(argument) in {step.name for step in found.steps}:
             letter = writer.letters[bar_of(argument)]
-            value = np.array([reader.value(letter, list(at)) for at in np.ndindex(*np.shape(x))]).reshape(np.shape(x))
+            value = reader.array(letter, np.shape(x))
             summed = right.sum(tuple(range(np.ndim(right) - np.ndim(x))))
             np.testing.assert_allclose(value, summed, rtol=1e-11, atol=1e-12)
 
