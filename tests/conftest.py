@@ -1,7 +1,7 @@
 """Hypothesis profiles: HYPOTHESIS_PROFILE=dev (the default, seconds), ci (the same examples every time), thorough.
 
-One fixture, for tests of Ctrl-C; two options, by which the tests that were skipped can be run where what they need
-is installed, without all the others:
+Fixtures for tests of Ctrl-C and of frameworks that need not be installed; two options, by which the tests that were
+skipped can be run where what they need is installed, without all the others:
 
     python -m pytest --skipped-to=FILE        and there:  python -m pytest --skipped-in=FILE [FOLDER …]
 
@@ -43,6 +43,21 @@ def ctrl_c():
     yield
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def torch():
+    """PyTorch on one thread, with a seed; where it is not installed the test is skipped."""
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    torch.manual_seed(3)
+    return torch
+
+
+@pytest.fixture
+def jax():
+    """JAX; where it is not installed the test is skipped."""
+    return pytest.importorskip("jax")
 
 
 def pytest_addoption(parser):

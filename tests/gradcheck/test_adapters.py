@@ -119,13 +119,6 @@ def test_a_claim_can_be_taken_apart():
     assert check(f, (X, W, B), vjp=vjp, order=2)
 
 
-@pytest.fixture(scope="module")
-def torch():
-    torch = pytest.importorskip("torch")
-    torch.set_num_threads(1)
-    return torch
-
-
 def older_function(torch, factor=1.0):
     """Without setup_context, as most are written; torch.func refuses it."""
 

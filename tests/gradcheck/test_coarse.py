@@ -155,11 +155,18 @@ def test_some_elements_may_be_left_out_of_an_agreement():
     assert "1 elements LEFT OUT" in str(report)
 
 
-@pytest.fixture(scope="module")
-def torch():
-    torch = pytest.importorskip("torch")
-    torch.set_num_threads(1)
-    return torch
+def of_input(torch, module):
+    """A module as a function of its input alone, and its gradient times a factor."""
+
+    def f(x):
+        return module(torch.as_tensor(x)).detach().numpy()
+
+    def vjp(_, x, factor=1.0):
+        t = torch.as_tensor(x).requires_grad_()
+        y = module(t)
+        return y.detach().numpy(), lambda u: (factor * torch.autograd.grad(y, t, torch.as_tensor(u))[0].numpy(),)
+
+    return f, vjp
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -168,14 +175,7 @@ def test_a_layer_of_pytorch_as_it_comes(torch, seed):
     layer = torch.nn.Linear(5, 3)
     x = np.random.default_rng(seed).normal(size=(2, 5)).astype(np.float32)
 
-    def f(x):
-        return layer(torch.as_tensor(x)).detach().numpy()
-
-    def vjp(f, x, factor=1.0):
-        t = torch.as_tensor(x).requires_grad_()
-        y = layer(t)
-        return y.detach().numpy(), lambda u: (factor * torch.autograd.grad(y, t, torch.as_tensor(u))[0].numpy(),)
-
+    f, vjp = of_input(torch, layer)
     report = check(f, (x,), vjp=vjp, seed=seed)
     assert any(r.startswith("f computes in float32; make it float64 by module.double()") for r in report.remarks)
     assert compare(f, (x,), vjp=lambda f, x: vjp(f, x, 1.01), seed=seed).disagrees
@@ -188,19 +188,13 @@ def test_second_derivatives_in_float32_are_not_refuted(torch, seed):
     net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
     x = np.random.default_rng(seed).normal(size=(2, 3)).astype(np.float32)
 
-    def vjp(_, x, factor=1.0):
-        t = torch.as_tensor(x).requires_grad_()
-        y = net(t)
-        return y.detach().numpy(), lambda u: (factor * torch.autograd.grad(y, t, torch.as_tensor(u))[0].numpy(),)
-
-    f = lambda x: net(torch.as_tensor(x)).detach().numpy()
+    f, vjp = of_input(torch, net)
     assert not compare(f, (x,), vjp=vjp, order=2, seed=seed).disagrees
     assert compare(f, (x,), vjp=lambda f, x: vjp(f, x, 3.0), order=2, seed=seed).disagrees
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_jax_as_installed(dtype):
-    jax = pytest.importorskip("jax")
+def test_jax_as_installed(jax, dtype):
     assert not jax.config.jax_enable_x64
     w = np.random.default_rng(1).normal(size=(4, 2)).astype(np.float32)
     x = np.random.default_rng(0).normal(size=(3, 4)).astype(dtype)

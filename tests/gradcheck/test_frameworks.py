@@ -11,13 +11,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated
 X, W = np.random.default_rng(0).normal(size=(3, 4)), np.random.default_rng(1).normal(size=(4, 2))
 
 
-@pytest.fixture(scope="module")
-def torch():
-    torch = pytest.importorskip("torch")
-    torch.set_num_threads(1)
-    return torch
-
-
 def adapted(torch, layer):
     """The few lines of `gradcheck.check`'s documentation."""
 
@@ -84,8 +77,7 @@ def test_torch_kink(torch):
     assert [kink.index for kink in compare(f, (x,), vjp=vjp).kinks] == [(1, 2)]
 
 
-def test_jax():
-    jax = pytest.importorskip("jax")
+def test_jax(jax):
     jnp = jax.numpy
     before = jax.config.jax_enable_x64
     jax.config.update("jax_enable_x64", True)

@@ -16,18 +16,6 @@ def tokens(rng, n):
     return f.rows(rng, n, 4)
 
 
-@pytest.fixture
-def torch():
-    torch = pytest.importorskip("torch")
-    torch.manual_seed(3)
-    return torch
-
-
-@pytest.fixture
-def jax():
-    return pytest.importorskip("jax")
-
-
 class TestTorch:
     def test_a_module_computes_in_the_precision_of_its_input(self, torch):
         layer = torch.nn.Linear(4, 3)
