@@ -75,14 +75,17 @@ def arguments(draw):
     return x, rng.normal(size=(d, m))
 
 
-@given(
-    claim=st.sampled_from(CLAIMS),
-    args=arguments(),
-    dtype=st.sampled_from(NARROW),
-    given_as=st.sampled_from([np.float32, np.float64]),
-    back=st.booleans(),
-    seed=st.integers(0, 9),
-)
+COARSE = {
+    "claim": st.sampled_from(CLAIMS),
+    "args": arguments(),
+    "dtype": st.sampled_from(NARROW),
+    "given_as": st.sampled_from([np.float32, np.float64]),
+    "back": st.booleans(),
+    "seed": st.integers(0, 9),
+}
+
+
+@given(**COARSE)
 def test_a_right_gradient_is_never_refuted(claim, args, dtype, given_as, back, seed):
     """A tanh that float16 takes for 1 everywhere is flat, and nothing tells that from a derivative of 0."""
     assume(np.abs(args[0] @ args[1]).max() <= 4)
@@ -104,15 +107,7 @@ def test_in_float32_most_elements_are_judged(claim, args, seed):
     assert report.left_out <= report.elements
 
 
-@given(
-    claim=st.sampled_from(CLAIMS),
-    args=arguments(),
-    dtype=st.sampled_from(NARROW),
-    given_as=st.sampled_from([np.float32, np.float64]),
-    back=st.booleans(),
-    error=st.sampled_from(sorted(SPOILT)),
-    seed=st.integers(0, 9),
-)
+@given(**COARSE, error=st.sampled_from(sorted(SPOILT)))
 def test_a_wrong_gradient_is_never_excused(claim, args, dtype, given_as, back, error, seed):
     f, right = narrow(claim, dtype, back)
     args = tuple(a.astype(dtype).astype(given_as) for a in args)

@@ -4,19 +4,8 @@ import numpy as np
 import pytest
 
 from refnp.layers import softmax
-from refnp.symmetry import (
-    Negate,
-    Permute,
-    Roll,
-    Rotate,
-    Scale,
-    Select,
-    Slide,
-    Translate,
-    Trivial,
-    equivariant,
-    invariant,
-)
+from refnp.symmetry import Negate, Permute, Roll, Rotate, Scale, Select, Slide, Translate, Trivial
+from refnp.symmetry.claim import equivariant, invariant
 from tests.symmetry import functions as f
 from tests.symmetry.functions import search
 

@@ -3,19 +3,10 @@
 import numpy as np
 import pytest
 
-from refnp.symmetry import (
-    Negate,
-    Permute,
-    Prefix,
-    Repeat,
-    Roll,
-    Rotate,
-    Translate,
-    audit,
-    equivariant,
-    invariant,
-    search,
-)
+from refnp.symmetry import Negate, Permute, Prefix, Repeat, Roll, Rotate, Translate
+from refnp.symmetry.audits import audit
+from refnp.symmetry.claim import equivariant, invariant
+from refnp.symmetry.searches import search
 from tests.symmetry import functions as f
 from tests.symmetry.domains import rows, symmetric, vector
 

@@ -7,25 +7,11 @@ import pytest
 
 from refnp.layers import attention as attend
 from refnp.layers import layer_norm, log_softmax, relu, set_convolution, softmax
-from refnp.symmetry import (
-    Flip,
-    Inverse,
-    Negate,
-    Permute,
-    Prefix,
-    Repeat,
-    Roll,
-    Scale,
-    Select,
-    SymmetryError,
-    Translate,
-    equivariant,
-    invariant,
-    prove,
-    prove_equal,
-    prove_independent,
-    search,
-)
+from refnp.symmetry import Flip, Inverse, Negate, Permute, Prefix, Repeat, Roll, Scale, Select, Translate
+from refnp.symmetry.claim import equivariant, invariant
+from refnp.symmetry.proving import prove, prove_equal, prove_independent
+from refnp.symmetry.searches import search
+from refnp.symmetry.verdict import SymmetryError
 
 WEIGHTS = "x (b, n, d), query (d, e), key (d, e), value (d, e)"
 MASKED = WEIGHTS + ", mask boolean (n, n)"

@@ -11,27 +11,8 @@ from hypothesis import strategies as st
 
 import refnp.symmetry
 from refnp.layers import layer_norm
-from refnp.symmetry import (
-    MatrixGroup,
-    Negate,
-    Permute,
-    Roll,
-    RotateSpace,
-    Shift,
-    SymmetryError,
-    Translate,
-    Trivial,
-)
-from refnp.symmetry.testing import (
-    assert_equivariant,
-    assert_invariant,
-    elements,
-    images,
-    masks,
-    sequences,
-    sets,
-    tasks,
-)
+from refnp.symmetry import MatrixGroup, Negate, Permute, Roll, RotateSpace, Shift, SymmetryError, Translate, Trivial
+from refnp.symmetry.testing import assert_equivariant, assert_invariant, elements, images, masks, sequences, sets, tasks
 from tests.symmetry import functions as f
 
 SIZES = {"n": range(1, 5)}
