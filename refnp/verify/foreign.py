@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+from refnp.verify.frameworks.inspection import values_of
+
 SECONDS = 10  # that such a call may take
 LIBRARIES = ("ctypes", "cffi")
 OF_C = type(ctypes.pythonapi.Py_IncRef).__mro__[1]  # functions of a library
@@ -43,12 +45,7 @@ def used_by(function: Any) -> Iterator[Any]:
     if isinstance(function, MethodType):
         yield from (function.__func__, *vars(function.__self__).values())
     elif isinstance(function, FunctionType):
-        for cell in function.__closure__ or ():
-            yield cell.cell_contents
-        waiting = [function.__code__]
-        for code in waiting:
-            yield from (function.__globals__[name] for name in code.co_names if name in function.__globals__)
-            waiting += [constant for constant in code.co_consts if hasattr(constant, "co_names")]
+        yield from values_of(function, function.__code__)
     elif hasattr(function, "__wrapped__"):
         yield function.__wrapped__
     elif hasattr(function, "func"):  # a partial one

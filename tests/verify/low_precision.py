@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +45,6 @@ class Kernel:
     policy: str
     mistake: str
     function: Callable
-    only: str | None = None
 
 
 def rounded(x, name):
@@ -190,63 +190,59 @@ def attention(query, key, value, *, scores=lambda s: s, weights=lambda p: p, sto
     return like(o / total, query)
 
 
+TF32_FACTORS = partial(matmul, factor=partial(rounded, name="tf32"))
 KERNELS = (
-    Kernel("softmax", BF16, "", lambda x, axis=-1: softmax(x, axis)),
-    Kernel("softmax", F16, "", lambda x, axis=-1: softmax(x, axis)),
-    Kernel("log_softmax", BF16, "", lambda x, axis=-1: log_softmax(x, axis)),
-    Kernel("logsumexp", BF16, "", lambda x, axis=-1: logsumexp(x, axis)),
-    Kernel("layer_norm", BF16, "", lambda x, gain, shift, eps=1e-5: layer_norm(x, gain, shift, eps=eps)),
-    Kernel("layer_norm", F16, "", lambda x, gain, shift, eps=1e-5: layer_norm(x, gain, shift, eps=eps)),
-    Kernel("rms_norm", BF16, "", lambda x, gain, eps=1e-5: rms_norm(x, gain, eps=eps)),
-    Kernel("rms_norm", F16, "", lambda x, gain, eps=1e-5: rms_norm(x, gain, eps=eps)),
-    Kernel("gelu", BF16, "", lambda x: gelu(x)),
-    Kernel("silu", BF16, "", lambda x: silu(x)),
-    Kernel("matmul", BF16, "", lambda x, y: matmul(x, y)),
-    Kernel("matmul", F16, "", lambda x, y: matmul(x, y)),
-    Kernel("matmul", TF32, "", lambda x, y: matmul(x, y, factor=lambda a: rounded(a, "tf32"))),
-    Kernel("linear", BF16, "", lambda x, weight, bias: linear(x, weight, bias)),
-    Kernel("attention", BF16, "", lambda query, key, value: attention(query, key, value)),
-    Kernel("attention", BF16_PRODUCTS, "", lambda query, key, value: attention(query, key, value, weights=bf16)),
-    Kernel("softmax", BF16, "partial sums kept in bfloat16", lambda x, axis=-1: softmax(x, axis, store=bf16)),
-    Kernel("softmax", F16, "no maximum subtracted, exp in float16",
-           lambda x, axis=-1: softmax(x, axis, largest=False)),
-    Kernel("softmax", BF16, "x - m rounded to bfloat16 before exp", lambda x, axis=-1: softmax(x, axis, exponent=bf16)),
-    Kernel("log_softmax", BF16, "log of the sum rounded to bfloat16",
-           lambda x, axis=-1: log_softmax(x, axis, logarithm=bf16)),
-    Kernel("logsumexp", BF16, "partial sums kept in bfloat16", lambda x, axis=-1: logsumexp(x, axis, store=bf16)),
-    Kernel("layer_norm", BF16, "partial sums kept in bfloat16",
-           lambda x, gain, shift, eps=1e-5: layer_norm(x, gain, shift, eps=eps, store=bf16)),
-    Kernel("layer_norm", F16, "epsilon lost: 0 in its place",
-           lambda x, gain, shift, eps=1e-5: layer_norm(x, gain, shift, eps=eps, epsilon=lambda e: 0.0)),
-    Kernel("layer_norm", BF16, "variance as mean of squares less squared mean, stored",
-           lambda x, gain, shift, eps=1e-5: layer_norm(x, gain, shift, eps=eps, one_pass=bf16)),
-    Kernel("layer_norm", BF16, "the normalised row rounded before gain and shift",
-           lambda x, gain, shift, eps=1e-5: layer_norm(x, gain, shift, eps=eps, hat=bf16)),
-    Kernel("rms_norm", BF16, "the normalised row rounded before the gain",
-           lambda x, gain, eps=1e-5: rms_norm(x, gain, eps=eps, hat=bf16)),
-    Kernel("rms_norm", F16, "squares in float16, infinite above 256",
-           lambda x, gain, eps=1e-5: rms_norm(x, gain, eps=eps, square=f16)),
-    Kernel("rms_norm", BF16, "partial sums kept in bfloat16",
-           lambda x, gain, eps=1e-5: rms_norm(x, gain, eps=eps, store=bf16)),
-    Kernel("gelu", BF16, "the tanh form", lambda x: gelu(x, tanh=True)),
-    Kernel("gelu", BF16, "Phi rounded to bfloat16", lambda x: gelu(x, step=bf16)),
-    Kernel("silu", BF16, "1 + exp(-x) rounded to bfloat16", lambda x: silu(x, step=bf16)),
-    Kernel("matmul", BF16, "partial sums kept in bfloat16", lambda x, y: matmul(x, y, store=bf16)),
-    Kernel("matmul", F16, "partial sums kept in float16", lambda x, y: matmul(x, y, store=f16)),
-    Kernel("matmul", "float32", "TF32 products where float32 was promised",
-           lambda x, y: matmul(x, y, factor=lambda a: rounded(a, "tf32"))),
-    Kernel("matmul", TF32, "bfloat16 products where TF32 was promised", lambda x, y: matmul(x, y, factor=bf16)),
-    Kernel("linear", BF16, "x W rounded before the bias is added",
-           lambda x, weight, bias: linear(x, weight, bias, first=bf16)),
-    Kernel("attention", BF16, "P rounded to bfloat16 where float32 was promised",
-           lambda query, key, value: attention(query, key, value, weights=bf16)),
-    Kernel("attention", BF16_PRODUCTS, "P rounded to float8",
-           lambda query, key, value: attention(query, key, value, weights=lambda p: rounded(p, "float8_e4m3fn"))),
-    Kernel("attention", BF16_PRODUCTS, "scores kept in bfloat16",
-           lambda query, key, value: attention(query, key, value, scores=bf16)),
-    Kernel("attention", BF16_PRODUCTS, "partial outputs kept in bfloat16",
-           lambda query, key, value: attention(query, key, value, store=bf16)),
-)  # fmt: skip
+    Kernel("softmax", BF16, "", softmax),
+    Kernel("softmax", F16, "", softmax),
+    Kernel("log_softmax", BF16, "", log_softmax),
+    Kernel("logsumexp", BF16, "", logsumexp),
+    Kernel("layer_norm", BF16, "", layer_norm),
+    Kernel("layer_norm", F16, "", layer_norm),
+    Kernel("rms_norm", BF16, "", rms_norm),
+    Kernel("rms_norm", F16, "", rms_norm),
+    Kernel("gelu", BF16, "", gelu),
+    Kernel("silu", BF16, "", silu),
+    Kernel("matmul", BF16, "", matmul),
+    Kernel("matmul", F16, "", matmul),
+    Kernel("matmul", TF32, "", TF32_FACTORS),
+    Kernel("linear", BF16, "", linear),
+    Kernel("attention", BF16, "", attention),
+    Kernel("attention", BF16_PRODUCTS, "", partial(attention, weights=bf16)),
+    Kernel("softmax", BF16, "partial sums kept in bfloat16", partial(softmax, store=bf16)),
+    Kernel("softmax", F16, "no maximum subtracted, exp in float16", partial(softmax, largest=False)),
+    Kernel("softmax", BF16, "x - m rounded to bfloat16 before exp", partial(softmax, exponent=bf16)),
+    Kernel("log_softmax", BF16, "log of the sum rounded to bfloat16", partial(log_softmax, logarithm=bf16)),
+    Kernel("logsumexp", BF16, "partial sums kept in bfloat16", partial(logsumexp, store=bf16)),
+    Kernel("layer_norm", BF16, "partial sums kept in bfloat16", partial(layer_norm, store=bf16)),
+    Kernel("layer_norm", F16, "epsilon lost: 0 in its place", partial(layer_norm, epsilon=lambda e: 0.0)),
+    Kernel(
+        "layer_norm",
+        BF16,
+        "variance as mean of squares less squared mean, stored",
+        partial(layer_norm, one_pass=bf16),
+    ),
+    Kernel("layer_norm", BF16, "the normalised row rounded before gain and shift", partial(layer_norm, hat=bf16)),
+    Kernel("rms_norm", BF16, "the normalised row rounded before the gain", partial(rms_norm, hat=bf16)),
+    Kernel("rms_norm", F16, "squares in float16, infinite above 256", partial(rms_norm, square=f16)),
+    Kernel("rms_norm", BF16, "partial sums kept in bfloat16", partial(rms_norm, store=bf16)),
+    Kernel("gelu", BF16, "the tanh form", partial(gelu, tanh=True)),
+    Kernel("gelu", BF16, "Phi rounded to bfloat16", partial(gelu, step=bf16)),
+    Kernel("silu", BF16, "1 + exp(-x) rounded to bfloat16", partial(silu, step=bf16)),
+    Kernel("matmul", BF16, "partial sums kept in bfloat16", partial(matmul, store=bf16)),
+    Kernel("matmul", F16, "partial sums kept in float16", partial(matmul, store=f16)),
+    Kernel("matmul", "float32", "TF32 products where float32 was promised", TF32_FACTORS),
+    Kernel("matmul", TF32, "bfloat16 products where TF32 was promised", partial(matmul, factor=bf16)),
+    Kernel("linear", BF16, "x W rounded before the bias is added", partial(linear, first=bf16)),
+    Kernel("attention", BF16, "P rounded to bfloat16 where float32 was promised", partial(attention, weights=bf16)),
+    Kernel(
+        "attention",
+        BF16_PRODUCTS,
+        "P rounded to float8",
+        partial(attention, weights=partial(rounded, name="float8_e4m3fn")),
+    ),
+    Kernel("attention", BF16_PRODUCTS, "scores kept in bfloat16", partial(attention, scores=bf16)),
+    Kernel("attention", BF16_PRODUCTS, "partial outputs kept in bfloat16", partial(attention, store=bf16)),
+)
 RIGHT = [kernel for kernel in KERNELS if not kernel.mistake]
 WRONG = [kernel for kernel in KERNELS if kernel.mistake]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from refnp.verify.case import NotOfferedError
-from refnp.verify.frameworks import ask_jax, framework_of
+from refnp.verify.frameworks import framework_of
 from refnp.verify.judge import KNOWN, WITHIN, case_judgements
 from refnp.verify.layers import cases_of_layers
 
@@ -12,6 +12,7 @@ pytest.importorskip("jax")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 CASES = {case.name: case for case in cases_of_layers()}
+answer_of = framework_of("JAX").answer
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def test_jax_agrees_or_is_known_not_to(name, verdicts):
 def test_float64_is_on_for_the_call_alone():
     import jax.numpy as jnp
 
-    answer = ask_jax(CASES["relu/ordinary"].problem("float64"))
+    answer = answer_of(CASES["relu/ordinary"].problem("float64"))
     assert answer["output"].dtype == np.float64
     assert jnp.ones(1).dtype == jnp.float32
 
@@ -41,4 +42,4 @@ def test_float64_is_on_for_the_call_alone():
 @pytest.mark.parametrize("name", ["multi_head/two heads", "attention/values of another width", "set_convolution/1-D"])
 def test_what_jax_does_not_offer(name):
     with pytest.raises(NotOfferedError, match="JAX"):
-        ask_jax(CASES[name].problem("float32"))
+        answer_of(CASES[name].problem("float32"))

@@ -21,7 +21,7 @@ from refnp.verify.record import Recording, key_of, record, write
 CASES = {case.name: case for case in cases_of_layers()}
 with_onnx = pytest.mark.skipif(importlib.util.find_spec("onnx") is None, reason="onnx is not installed")
 PROGRAM = "import os, signal, time\nimport numpy as np\nfrom refnp.verify.frameworks import runtimes\n"
-SERVE = 'runtimes.RUNTIMES = {"Fake": runtimes.Runtime("Fake", "fake", run, ())}\nruntimes.serve("fake")\n'
+SERVE = 'runtimes.RUNTIMES = {"Fake": runtimes.Runtime("Fake", "fake", run)}\nruntimes.serve("fake")\n'
 
 
 def posed(name, dtype="float64"):

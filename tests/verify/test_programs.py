@@ -233,18 +233,24 @@ def test_a_folder_on_the_command_line(tmp_path, capsys):
 # A page of C
 
 
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
-    """{precision: a program}, compiled as the page says."""
+EXAMPLES = ROOT / "examples/judge_c"
+
+
+def compile_c(source, program, *options):
+    """A program of C99, compiled as the page says."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("no C compiler")
+    words = [compiler, "-std=c99", "-O2", "-Wall", "-Wextra", *options, source, "-o", program, "-lm"]
+    subprocess.run(list(map(str, words)), check=True, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """A folder of a program for each precision."""
     folder = tmp_path_factory.mktemp("c")
     for dtype, real in (("float32", "float"), ("float64", "double")):
-        words = [compiler, "-std=c99", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-DREAL={real}"]
-        subprocess.run(
-            [*words, str(ROOT / "examples/judge_c/layers.c"), "-o", str(folder / dtype), "-lm"], check=True, timeout=60
-        )
+        compile_c(EXAMPLES / "layers.c", folder / dtype, "-Wpedantic", "-Werror", f"-DREAL={real}")
     return folder
 
 
@@ -282,12 +288,10 @@ def test_the_c_program_says_what_it_lacks(compiled):
     ],
 )
 def test_mistakes_in_c_are_named(compiled, tmp_path, layer, right, wrong, cause):
-    page = (ROOT / "examples/judge_c/layers.c").read_text()
+    page = (EXAMPLES / "layers.c").read_text()
     assert page.count(right) == 1
     (tmp_path / "wrong.c").write_text(page.replace(right, wrong))
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    words = [compiler, "-std=c99", "-O2", tmp_path / "wrong.c", "-o", tmp_path / "wrong", "-lm"]
-    subprocess.run(list(map(str, words)), check=True, timeout=60)
+    compile_c(tmp_path / "wrong.c", tmp_path / "wrong")
     options = {"layout": "raw", "dtypes": ("float32",), "only": f"{layer}/*[mr][ae]*"}  # about half of the cases
     report = judge_program(f"{tmp_path / 'wrong'} {{in}} {{out}}", layer, **options)
     assert not report.holds
@@ -314,37 +318,23 @@ def test_mistakes_in_c_are_named(compiled, tmp_path, layer, right, wrong, cause)
     ],
 )
 def test_a_training_step_in_c_is_judged(tmp_path, right, wrong, says):
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    page = (ROOT / "examples/judge_c/step.c").read_text()
+    page = (EXAMPLES / "step.c").read_text()
     assert right in page
     (tmp_path / "step.c").write_text(page.replace(right, wrong, 1) if right else page)
-    words = [
-        compiler,
-        "-std=c99",
-        "-O2",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        tmp_path / "step.c",
-        "-o",
-        tmp_path / "step",
-        "-lm",
-    ]
-    subprocess.run(list(map(str, words)), check=True, timeout=60)
-    asked = [sys.executable, ROOT / "examples/judge_c/judge_step.py", tmp_path / "step"]
+    compile_c(tmp_path / "step.c", tmp_path / "step", "-Werror")
+    asked = [sys.executable, EXAMPLES / "judge_step.py", tmp_path / "step"]
     found = subprocess.run(list(map(str, asked)), capture_output=True, text=True, timeout=60, check=False)
     assert says in found.stdout, found.stdout + found.stderr
     assert found.returncode == bool(right)
 
 
 def test_what_a_program_lacks_is_said():
+    of = lambda command, **options: refnp.program(command, {"output": ()}, **options)
     with pytest.raises(ValueError, match=r"there is no \{in\}"):
-        refnp.program("true", {"output": ()})
+        of("true")
     with pytest.raises(ValueError, match="layout is 'xml'"):
-        refnp.program("true {in} {out}", {"output": ()}, layout="xml")
+        of("true {in} {out}", layout="xml")
     with pytest.raises(ValueError, match="no answer"):
-        refnp.program("true {in} {out}", {"output": ()})(np.zeros(3))
+        of("true {in} {out}")(np.zeros(3))
     with pytest.raises(ValueError, match="exit status 1"):
-        refnp.program("false {in} {out}", {"output": ()})(np.zeros(3))
+        of("false {in} {out}")(np.zeros(3))

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from refnp.verify.case import NotOfferedError
-from refnp.verify.frameworks import ask_pytorch, framework_of, installed
+from refnp.verify.frameworks import framework_of, installed
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, WITHIN, case_judgements
 from refnp.verify.layers import cases_of_layers, multi_head
 
 pytest.importorskip("torch")
 
 CASES = {case.name: case for case in cases_of_layers()}
+answer_of = framework_of("PyTorch").answer
 LIVE = [case for case in CASES.values() if case.layer.torch is not None]
 SEVEN = {  # defects, and the cases that were made to show them
     "pytorch/pytorch#160064": ["multi_head_with_weights/fully masked row"],
@@ -100,29 +101,29 @@ def test_is_causal_is_aligned_top_left():
 
 def test_a_layer_without_counterpart_is_not_offered():
     with pytest.raises(NotOfferedError, match="no set_convolution"):
-        ask_pytorch(CASES["set_convolution/1-D"].problem("float32"))
+        answer_of(CASES["set_convolution/1-D"].problem("float32"))
 
 
 @pytest.mark.parametrize("name", ["nn.functional.no_such_relu", lambda torch, x: torch.nn.functional.no_such_relu(x)])
 def test_what_an_older_version_lacks_is_not_offered(name):
     with pytest.raises(NotOfferedError, match=r"PyTorch .* no_such_relu|PyTorch .*'no_such_relu'"):
-        ask_pytorch(with_adapter(CASES["relu/ordinary"], name).problem("float32"))
+        answer_of(with_adapter(CASES["relu/ordinary"], name).problem("float32"))
 
 
 def test_a_mistake_in_an_adapter_is_not_taken_for_an_older_version():
     with pytest.raises(AttributeError):
-        ask_pytorch(with_adapter(CASES["relu/ordinary"], lambda torch, x: x.no_such_method()).problem("float32"))
+        answer_of(with_adapter(CASES["relu/ordinary"], lambda torch, x: x.no_such_method()).problem("float32"))
 
 
 def test_the_number_of_threads_is_left_alone():
     import torch
 
     before = torch.get_num_threads()
-    ask_pytorch(CASES["softmax/ordinary"].problem("float32"))
+    answer_of(CASES["softmax/ordinary"].problem("float32"))
     assert torch.get_num_threads() == before
 
 
 def test_answers_keep_their_precision():
     for dtype in ("float32", "float64"):
         problem = CASES["softmax/ordinary"].problem(dtype)
-        assert {array.dtype.name for array in ask_pytorch(problem).values()} == {dtype}
+        assert {array.dtype.name for array in answer_of(problem).values()} == {dtype}

@@ -17,13 +17,14 @@ Source: github.com/huggingface/safetensors, the format; transformers' attention 
 
 import json
 import os
-import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from refnp.files import write_whole
 from refnp.layers.multi_head import MultiHeadAttention
 from refnp.models.published import torch
 from refnp.models.published.renaming import Entry, Names, State, array_of, same, transposed
@@ -53,20 +54,32 @@ def read(file: str | os.PathLike) -> State:
     Raises ImportError if the package safetensors is not installed, OSError if there is no such file, ValueError if it
     is no safetensors file, TypeError for numbers that NumPy has not, of 8 bits and less.
     """
-    package, content = _package(), Path(file).read_bytes()
+    package(*FILES)
     try:
-        entries = dict(package.deserialize(content))
-        json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")], object_pairs_hook=_once)
-    except (package.SafetensorError, ValueError, RecursionError) as error:
+        entries = entries_of(Path(file).read_bytes())
+    except ValueError as error:
         raise ValueError(f"published.safetensors: {file} is no safetensors file: {error}") from None
     return {name: _array(name, **entry) for name, entry in entries.items()}
+
+
+def entries_of(content: bytes) -> dict[str, Any]:
+    """What the bytes of a file hold: {name: {"dtype", "shape", "data"}}; ValueError if they are none."""
+    import safetensors
+
+    try:
+        entries = dict(safetensors.deserialize(content))
+        json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")], object_pairs_hook=_once)
+    except (safetensors.SafetensorError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    return entries
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Names with what belongs to them; ValueError for one that is there twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name is there twice")
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"{twice[:80]!r} is there twice")
     return found
 
 
@@ -81,36 +94,32 @@ def _array(name: str, dtype: str, shape: list[int], data: bytes) -> np.ndarray:
 
 
 def write(file: str | os.PathLike, state: Mapping[str, Any]) -> None:
-    """Store arrays by name, whole or not at all: a file beside it takes its name when it is complete.
+    """Store arrays by name, whole or not at all.
 
     Raises ImportError if the package safetensors is not installed, TypeError for a dtype that the format has not.
     """
-    package, arrays = _package(), {name: array_of(value) for name, value in state.items()}
+    arrays = {name: array_of(value) for name, value in state.items()}
+    save_arrays = package(*FILES).numpy.save
     for name, array in arrays.items():
         if array.dtype.newbyteorder("<") not in map(np.dtype, DTYPES.values()):
             raise TypeError(
                 f"published.safetensors: {name} is {array.dtype}, which the format has not; use model.astype('float64')"
             )
-    content = package.numpy.save({name: _little(array) for name, array in arrays.items()})
-    descriptor, beside = tempfile.mkstemp(dir=Path(file).absolute().parent)
-    try:
-        with open(descriptor, "wb") as opened:
-            opened.write(content)
-        os.chmod(beside, 0o644)
-        os.replace(beside, file)
-    except BaseException:
-        os.unlink(beside)
-        raise
+    write_whole(file, save_arrays({name: _little(array) for name, array in arrays.items()}))
 
 
-def _package() -> Any:
+FILES = "published.safetensors: files are read", "pass a mapping of arrays to load"
+
+
+def package(what: str, instead: str) -> Any:
+    """The package safetensors; ImportError where it is not installed, which says `what` needs it, and what to do."""
     try:
         import safetensors
         import safetensors.numpy
     except ImportError:
         raise ImportError(
-            "published.safetensors: files are read with the package safetensors, which is not installed; "
-            "pip install 'refnp[safetensors]', or pass a mapping of arrays to load"
+            f"{what} with the package safetensors, which is not installed; "
+            f"pip install 'refnp[safetensors]', or {instead}"
         ) from None
     return safetensors
 

@@ -12,7 +12,7 @@ import math
 import os
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ from refnp.verify.layer_names import cases_named, catalogue
 from refnp.verify.record import DTYPES
 
 SHOWN = 50  # names that answer no case
+Outcome = tuple[list[Judgement], Answer | None]  # the rows of one case, and its answer where there is one to judge
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,15 @@ def judged_folder(
     known = {case.name: case for case in cases_named(*sorted(layers))} if layers else {}
     for name, entry in sorted(chosen.items()):
         problem = problem_of(name, entry, known, manifest.layout)
-        judgements, answer = judge_one(folder, name, entry, problem, manifest.folder, who, excused)
+        changed = "" if problem is None else changed_file(manifest.folder, entry["files"])
+        if problem is None or changed:
+            others = "exported from other inputs than this refnp has"
+            why = f"{changed} is not as it was exported" if changed else others
+            rows.append(row_of(entry["case"], entry["dtype"], "output", SKIPPED, f"{why}; export the cases again"))
+            continue
+        judgements, answer = judge_one(problem, lambda *asked: read_answer(folder, *asked), name, who, excused)
         rows += judgements
-        if problem is not None and answer is not None:
+        if answer is not None:
             given.append((problem, answer))
     rows += [row_of(path, "", "", SKIPPED, why) for path, why in extra(folder, manifest)]
     return rows, given
@@ -170,23 +177,16 @@ def is_entry(entry: Any) -> bool:
 
 
 def judge_one(
-    folder: Path,
+    problem: Problem,
+    answered: Callable[[str, Arrays], tuple[Arrays, Faults]],
     name: str,
-    entry: Mapping[str, Any],
-    problem: Problem | None,
-    cases: Path,
     who: str,
     excused: Sequence[str],
-) -> tuple[list[Judgement], Answer | None]:
-    """The rows of one case, and its answer where there is one to judge."""
-    case, dtype = str(entry["case"]), str(entry.get("dtype", ""))
-    one_row = lambda verdict, why: ([row_of(case, dtype, "output", verdict, why)], None)
-    if problem is None:
-        return one_row(SKIPPED, "exported from other inputs than this refnp has; export the cases again")
-    if changed := changed_file(cases, entry["files"]):
-        return one_row(SKIPPED, f"{changed} is not as it was exported; export the cases again")
+) -> Outcome:
+    """The rows of one case; `answered(name, expected)` gives its answer, or says why there is none."""
+    one_row = lambda verdict, why: ([row_of(problem.case.name, problem.dtype, "output", verdict, why)], None)
     try:
-        arrays, faults = read_answer(folder, name, expected_of(problem))
+        arrays, faults = answered(name, expected_of(problem))
     except NoAnswerError as reason:
         return one_row(SKIPPED, str(reason))
     except UnreadableError as wrong:
@@ -230,9 +230,7 @@ def read_answer(folder: Path, name: str, expected: Arrays) -> tuple[Arrays, Faul
     return present[paths[0]].read(paths[0], expected)
 
 
-def judge_arrays(
-    problem: Problem, arrays: Arrays, faults: Faults, who: str, excused: Sequence[str]
-) -> tuple[list[Judgement], Answer | None]:
+def judge_arrays(problem: Problem, arrays: Arrays, faults: Faults, who: str, excused: Sequence[str]) -> Outcome:
     """The rows of arrays that were read; an array that is wrong or missing deviates, gradients may be left out."""
     named = {in_files(quantity): quantity for quantity in problem.case.quantities}
     answer = {named[name]: array for name, array in arrays.items()}

@@ -29,6 +29,8 @@ from typing import Any
 
 import numpy as np
 
+from refnp.models.published import safetensors
+
 Arrays = dict[str, np.ndarray]
 Faults = dict[str, str]  # {name of an array: what is wrong with it}
 BEYOND = 1 << 20  # bytes that an answer may have beside its numbers, for names and headers
@@ -95,7 +97,11 @@ def in_npy(array: np.ndarray) -> bytes:
 def in_safetensors(name: str, header: Mapping[str, Any], arrays: Arrays) -> dict[str, bytes]:
     """The arrays, and the header among the metadata."""
     given = {key: little(array) for key, array in arrays.items()}
-    return {f"{name}.safetensors": _package().numpy.save(given, metadata={"case": as_text(header).decode()})}
+    return {
+        f"{name}.safetensors": safetensors.package(*LAYOUT).numpy.save(
+            given, metadata={"case": as_text(header).decode()}
+        )
+    }
 
 
 def in_json(name: str, header: Mapping[str, Any], arrays: Arrays) -> dict[str, bytes]:
@@ -252,17 +258,16 @@ def read_safetensors(path: Path, expected: Arrays) -> tuple[Arrays, Faults]:
     """A safetensors file."""
     content = read_plain(path, limit_of(expected))
     try:
-        package = _package()
+        safetensors.package(*LAYOUT)
+        entries = safetensors.entries_of(content)
     except ImportError as wrong:
         raise UnreadableError(str(wrong)) from None
-    try:
-        entries = package.deserialize(content)
-        json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")], object_pairs_hook=_once)
-    except (package.SafetensorError, ValueError, RecursionError) as wrong:
+    except ValueError as wrong:
         raise UnreadableError(f"no safetensors file: {wrong}") from None
-    return each(dict(entries), expected, from_tensor)
+    return each(entries, expected, from_tensor)
 
 
+LAYOUT = "this layout is read and written", "choose npz, json or raw"
 SAFETENSORS = {"float32": "F32", "float64": "F64"}
 
 
@@ -360,18 +365,6 @@ def _in_range(digits: str) -> float:
     if math.isinf(float(digits)):
         raise ValueError(f'{digits[:40]} is beyond float64; write the text "Infinity" if it is meant')
     return float(digits)
-
-
-def _package() -> Any:
-    try:
-        import safetensors
-        import safetensors.numpy
-    except ImportError:
-        raise ImportError(
-            "this layout is read and written with the package safetensors, which is not installed; "
-            "pip install 'refnp[safetensors]', or choose npz, json or raw"
-        ) from None
-    return safetensors
 
 
 FORMATS = {

@@ -26,12 +26,12 @@ import numpy as np
 
 from refnp.models.published.renaming import array_of
 from refnp.signals import ending
-from refnp.verify.case import Answer, Problem
-from refnp.verify.exchange.answers import expected_of, judge_arrays, read_answer, report_of, row_of
+from refnp.verify.case import Problem
+from refnp.verify.exchange.answers import Outcome, judge_one, read_answer, report_of
 from refnp.verify.exchange.cases import MANIFEST, chosen_problems, ids_of, write_cases
-from refnp.verify.exchange.formats import FORMATS, NoAnswerError, UnreadableError, printable
+from refnp.verify.exchange.formats import FORMATS, Arrays, Faults, NoAnswerError, UnreadableError, printable
 from refnp.verify.findings import Report
-from refnp.verify.judge import DEVIATES, SKIPPED, Judgement, matches
+from refnp.verify.judge import matches
 from refnp.verify.judging import check_excused
 from refnp.verify.layer_names import named_cases
 from refnp.verify.record import DTYPES
@@ -39,7 +39,6 @@ from refnp.verify.record import DTYPES
 NOT_OFFERED = 77  # the exit status of a program that has no such function, as in GNU's test suites
 KEPT = 4096  # bytes of the standard error, of which the first line is shown
 PAUSE = 0.0005  # seconds before a program is asked once more whether it has ended
-Outcome = tuple[list[Judgement], Answer | None]
 
 
 def judge_program(
@@ -77,8 +76,16 @@ def judge_program(
 
         stopped = threading.Event()
 
-        def outcome(case: str) -> Outcome:
-            return judged_run(words, folder, answers, case, problems[case], layout, limit, who, excused, stopped)
+        def answered(name: str, expected: Arrays) -> tuple[Arrays, Faults]:
+            suffix = FORMATS[layout].suffix
+            out = answers / f"{name}{suffix}"
+            if not suffix:
+                out.mkdir()
+            run(filled(words, folder / f"{name}{suffix}", out), limit, stopped)
+            return read_answer(answers, name, expected)
+
+        def outcome(name: str) -> Outcome:
+            return judge_one(problems[name], answered, name, who, excused)
 
         with ending(), ThreadPoolExecutor(jobs) as pool:
             try:
@@ -136,8 +143,7 @@ def program(
             answer = out / f"call{form.suffix}"
             if not form.suffix:
                 answer.mkdir()
-            places = {"{in}": str(given / f"call{form.suffix}"), "{out}": str(answer)}
-            run([_filled(word, places) for word in words], limit)
+            run(filled(words, given / f"call{form.suffix}", answer), limit)
             found, faults = read_answer(out, "call", {name: np.empty(shape, dtype) for name, shape in answers.items()})
         if faults:
             raise UnreadableError("; ".join(f"{name}: {why}" for name, why in faults.items()))
@@ -174,38 +180,9 @@ def problems_of(name: str | None, only: str | None, skip: Sequence[str], dtypes:
     return chosen
 
 
-def judged_run(
-    words: list[str],
-    folder: Path,
-    answers: Path,
-    name: str,
-    problem: Problem,
-    layout: str,
-    limit: float,
-    who: str,
-    excused: Sequence[str],
-    stopped: threading.Event,
-) -> Outcome:
-    """The rows of one case, and its answer if there is one."""
-    suffix = FORMATS[layout].suffix
-    out = answers / f"{name}{suffix}"
-    if not suffix:
-        out.mkdir()
-    places = {"{in}": str(folder / f"{name}{suffix}"), "{out}": str(out)}
-    try:
-        run([_filled(word, places) for word in words], limit, stopped)
-        arrays, faults = read_answer(answers, name, expected_of(problem))
-    except NoAnswerError as reason:
-        return [row_of(problem.case.name, problem.dtype, "output", SKIPPED, str(reason))], None
-    except UnreadableError as wrong:
-        return [row_of(problem.case.name, problem.dtype, "output", DEVIATES, str(wrong))], None
-    return judge_arrays(problem, arrays, faults, who, excused)
-
-
-def _filled(word: str, places: dict[str, str]) -> str:
-    for place, path in places.items():
-        word = word.replace(place, path)
-    return word
+def filled(words: list[str], given: Path, out: Path) -> list[str]:
+    """The words of a command with the paths in their places."""
+    return [word.replace("{in}", str(given)).replace("{out}", str(out)) for word in words]
 
 
 def run(words: list[str], limit: float, stopped: threading.Event | None = None) -> None:

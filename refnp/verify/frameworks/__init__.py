@@ -65,9 +65,8 @@ def installed(name: str) -> bool:
 
 def framework_of(name: str) -> Framework:
     """An installed framework, not imported before its first answer."""
-    if name in RUNTIMES:
-        return framework_with(name, RUNTIMES[name].version, RUNTIMES[name].answer)
-    return framework_with(name, version_of(PACKAGES[name]), functools.partial(ask, NATIVES[name]))
+    answer = RUNTIMES[name].answer if name in RUNTIMES else functools.partial(ask, NATIVES[name])
+    return framework_with(name, version_of(PACKAGES[name]), answer)
 
 
 def framework_with(name: str, version: str, answer: Callable[[Problem], Answer]) -> Framework:
@@ -78,11 +77,12 @@ def framework_with(name: str, version: str, answer: Callable[[Problem], Answer])
 
 
 def version_of(package: str) -> str:
-    """The version of a package, which may have come under another name: tensorflow in tensorflow-cpu."""
+    """The version of a package, which may have come under another name: tensorflow in tensorflow-cpu, cv2 in four."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return importlib.metadata.version(importlib.metadata.packages_distributions()[package][0])
+        others = importlib.metadata.packages_distributions().get(package)
+        return importlib.metadata.version(others[0]) if others else "of unknown version"
 
 
 def pytorch_file(path: str | os.PathLike) -> Any:
@@ -123,10 +123,6 @@ def ask(native: Native, problem: Problem, device: str | None = None) -> Answer:
     return dict(zip(quantities, [output, *gradients], strict=False))  # one of another shape has no gradients
 
 
-ask_pytorch = functools.partial(ask, NATIVES["PyTorch"])
-ask_jax = functools.partial(ask, NATIVES["JAX"])
-
-
 def named_function(layer: Layer, name: str) -> str | Callable | None:
     """What a layer is called in a framework, or the adapter that asks for it; None if there is none."""
     return PAGES[name].FUNCTIONS.get(layer.name) if name in PAGES else getattr(layer, PACKAGES[name])
@@ -155,8 +151,8 @@ def counterpart(problem: Problem, name: str, module: ModuleType) -> Callable:
     return call
 
 
-__all__ = ["NATIVES", "PACKAGES", "Framework", "Native", "ask", "ask_jax", "ask_pytorch", "framework_of", "installed"]
-__all__ += ["counterpart", "pytorch_file"]
+__all__ = ["NATIVES", "PACKAGES", "Framework", "Native", "ask", "counterpart", "framework_of", "installed"]
+__all__ += ["pytorch_file"]
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ import numpy as np
 from refnp.verify.case import KnownDefect, NotOfferedError
 from refnp.verify.frameworks.shared import four_axes, from_attention, from_rows, over_channels, rows_of, without
 from refnp.verify.frameworks.tensorflow import convolution_by, divided_by_n, known_kernels, pool_by
-from refnp.verify.layers.attention import attending
+from refnp.verify.layers.attention import JAX_MASKED_NAN, JAX_MASKED_ROW
 from refnp.verify.layers.multi_head import maps_of
 
 
@@ -167,13 +167,9 @@ FUNCTIONS: dict[str, str | Callable] = {
     "cross_entropy": cross_entropy,
     "cross_entropy of probabilities": cross_entropy_of_probabilities,
 }
-_, convention = rows_of("Keras")
+_, _, also = rows_of("Keras")
 KNOWN: tuple[KnownDefect, ...] = (
-    convention("NaN behind a mask comes through",
-        "dot_product_attention multiplies masked values by 0: NaN and infinity stay",
-        "attention/*", parts=attending(hidden="selected")),
-    convention("a fully masked row gives the mean of all values",
-        "dot_product_attention: a query that may attend to nothing gets the mean of all values, not 0",
-        "attention/*", parts=attending(no_keys="mean")),
+    also("attention/*", JAX_MASKED_NAN),
+    also("attention/*", JAX_MASKED_ROW),
     *known_kernels("Keras"),
-)  # fmt: skip
+)

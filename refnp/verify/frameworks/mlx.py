@@ -20,14 +20,14 @@ from refnp.verify.frameworks.shared import (
     walk,
     without,
 )
-from refnp.verify.layers.activations import PRINTED_SIGMOID, printed_elu, printed_gelu
-from refnp.verify.layers.attention import attending
+from refnp.verify.layers.activations import GELU_TANH_TAIL, PRINTED_SIGMOID, printed_elu, printed_gelu
+from refnp.verify.layers.attention import JAX_MASKED_NAN, JAX_MASKED_ROW, attending
 from refnp.verify.layers.convolution import per_axis
 from refnp.verify.layers.engine import divided_std
 from refnp.verify.layers.losses import OF_PROBABILITIES, printed_binary_cross_entropy
 from refnp.verify.layers.multi_head import maps_of
 from refnp.verify.layers.pooling import centred
-from refnp.verify.layers.softmax import PRINTED_LOGARITHM, PRINTED_PULLBACK, printed_logsumexp
+from refnp.verify.layers.softmax import JAX_LOG_SOFTMAX, PRINTED_LOGARITHM, SOFTMAX_VJP, printed_logsumexp
 
 
 def last(x: Any) -> Any:
@@ -308,22 +308,18 @@ def shifted_targets(logits, targets, **options):
 
 
 BY_POWERS = {rounding.exp: exp_by_powers}
-defect, convention = rows_of("MLX")
+defect, convention, also = rows_of("MLX")
 OF_EXP = "elu/*, sigmoid/*, silu/*, softplus/*, gelu/*, softmax/*, log_softmax/*, logsumexp/*, erf/*, *cross_entropy*"
 OF_ATTENTION = (
     "attention/*, causal_attention/*, window_attention/*, general_attention/*, rotary_attention/*, alibi_attention/*, "
     "t5_attention/*, multi_head*"
 )
 OWN: tuple[KnownDefect, ...] = (
-    convention("NaN behind a mask comes through",
-        "fast.scaled_dot_product_attention multiplies masked values by 0: NaN and infinity stay",
-        "attention/*", dtypes="float32", parts=attending(hidden="selected")),
+    also("attention/*", JAX_MASKED_NAN, dtypes=("float32",)),
     convention("NaN behind a mask comes through",
         "the gradient of fast.scaled_dot_product_attention multiplies masked values by 0: NaN and infinity stay",
         "attention/*", "gradient of key", dtypes="float32", parts=attending(hidden="added")),
-    convention("a fully masked row gives the mean of all values",
-        "fast.scaled_dot_product_attention: a query that may attend to nothing gets the mean of all values, not 0",
-        "attention/*", dtypes="float32", parts=attending(no_keys="mean")),
+    also("attention/*", JAX_MASKED_ROW, dtypes=("float32",)),
     convention("a row with −∞ for every key is NaN",
         "fast.scaled_dot_product_attention with an additive mask: softmax of a row of −∞ is 0/0",
         "multi_head_additive_mask/*", dtypes="float32", parts=attending(no_keys="nan")),
@@ -358,14 +354,11 @@ OWN: tuple[KnownDefect, ...] = (
         "elu/around zero", "output", equation=printed_elu),
     defect("gelu: 1 + erf", "gelu as x/2 (1 + erf): no digit is left in the left tail",
         "gelu/at -5*, gelu/far left", equation=printed_gelu),
-    defect("gelu tanh: 1 + tanh", "gelu_approx as x/2 (1 + tanh): no digit is left in the left tail",
-        "gelu/tanh*", equation=printed_gelu),
+    also("gelu/tanh*", GELU_TANH_TAIL),
     defect("sigmoid: gradient by 1 - σ", "its gradient forms 1 − σ with σ rounded to 1",
         "sigmoid/far right, silu/*", parts=PRINTED_SIGMOID),
-    defect("softmax: gradient by p (g - sum(g p))", "softmax's VJP p_L (ḡ_L − Σ ḡ p) loses its digits as p_L → 1",
-        "softmax/*", "gradient of x", parts=PRINTED_PULLBACK),
-    defect("log_softmax: log of the sum", "log_softmax as x − log Σ exp: a log p near 0 becomes 0",
-        "log_softmax/*", parts=PRINTED_LOGARITHM),
+    also("softmax/*", SOFTMAX_VJP),
+    also("log_softmax/*", JAX_LOG_SOFTMAX, quantities=()),
     defect("logsumexp of -inf: NaN gradient", "logsumexp of −inf alone: its gradient is NaN",
         "logsumexp/-inf alone", equation=printed_logsumexp),
     defect("std: gradient 0/0", "std's gradient divides by std: NaN where all numbers are equal",

@@ -23,18 +23,25 @@ from refnp.verify.frameworks.shared import (
     walk,
     without,
 )
-from refnp.verify.layers.activations import PRINTED_SIGMOID, printed_elu, printed_gelu, printed_softplus
+from refnp.verify.layers.activations import (
+    GELU_TANH_TAIL,
+    PRINTED_SIGMOID,
+    SOFTPLUS_THRESHOLD,
+    printed_elu,
+    printed_gelu,
+    printed_softplus,
+)
 from refnp.verify.layers.attention import attending
 from refnp.verify.layers.convolution import per_axis
-from refnp.verify.layers.distributions import printed_categorical_kl, printed_normal_kl, printed_student_t
+from refnp.verify.layers.distributions import NORMAL_KL_CANCELS, STUDENT_T_GAMMAS, printed_categorical_kl
 from refnp.verify.layers.engine import divided_std
 from refnp.verify.layers.linear import without_gradient
 from refnp.verify.layers.losses import BINARY, GAUSSIAN_NLL, OF_PROBABILITIES, printed_binary_cross_entropy
 from refnp.verify.layers.matrices import DET
 from refnp.verify.layers.multi_head import maps_of
 from refnp.verify.layers.normalization import ONE_PASS
-from refnp.verify.layers.pooling import copied_where_it_stays
-from refnp.verify.layers.softmax import logsumexp_from_maximum, printed_logsumexp, printed_pullback
+from refnp.verify.layers.pooling import SAME_LENGTH
+from refnp.verify.layers.softmax import LOGSUMEXP_VJP, logsumexp_from_maximum, printed_pullback
 from refnp.verify.layers.transformer_layers import DECODER_PARTS, ENCODER_PARTS, parts_of
 
 
@@ -377,7 +384,7 @@ RAISED = {
     softmax_vjp: printed_pullback,
     **attending(hidden="added"),
 }
-defect, convention = rows_of("Paddle")
+defect, convention, also = rows_of("Paddle")
 OF_SOFTMAX = "softmax/*, log_softmax/*, *attention/*, multi_head*, *coder_layer*, *cross_entropy*/logits 100, "
 OF_SOFTMAX += "cross_entropy of prob*/logits 100, cross_entropy/confident*, cross_entropy/512*, categorical_entropy/*"
 KNOWN: tuple[KnownDefect, ...] = (
@@ -395,12 +402,8 @@ KNOWN: tuple[KnownDefect, ...] = (
         "nn.MultiheadAttention adds −1e9 to the scores that a mask of booleans hides: scores below 32 are lost in "
         "float32, and a query that may attend to nothing gets the mean of all values",
         "multi_head_with_weights/*", dtypes="float32", parts=attending(no_keys="mean")),
-    convention("softplus is linear above 20",
-        "softplus is x above threshold=20, as documented; log1p(e^−x) is 2e-9 there",
-        "softplus/*", options={"threshold": 20.0}),
-    convention("an axis whose length stays is copied",
-        "interpolate: a factor of 1.125 that leaves 5 places at 5 moves them, c = (i + ½)/f − ½; Paddle copies them",
-        ("upsample/1-D, linear, factor 1.125",), equation=copied_where_it_stays),
+    also("softplus/*", SOFTPLUS_THRESHOLD),
+    also("upsample/*factor 1.125", SAME_LENGTH),
     defect("PaddlePaddle/Paddle#4366",
         "softmax and log_softmax raise x − max to −64: log_softmax([0, −300]) is −64, and a key that is masked by −∞ "
         "keeps the weight 1.6e-28, so that infinity in its value and gradients come through",
@@ -447,24 +450,18 @@ KNOWN: tuple[KnownDefect, ...] = (
         "softplus/far left, softplus/beta*", equation=printed_softplus),
     defect("gelu: 1 + erf", "gelu as x/2 (1 + erf): no digit is left in the left tail",
         "gelu/at -5*, gelu/far left", equation=printed_gelu),
-    defect("gelu tanh: 1 + tanh", "gelu(tanh) as x/2 (1 + tanh), and its gradient by 1 − tanh²: both cancel",
-        "gelu/tanh*", equation=printed_gelu),
+    also("gelu/tanh*", GELU_TANH_TAIL),
     defect("logsumexp of -inf: NaN", "logsumexp of −inf alone is NaN, where −inf is right, and so its gradient",
         "logsumexp/-inf alone", equation=logsumexp_from_maximum),
-    defect("logsumexp: gradient exp(x - y)", "its gradient exp(x − y) takes y rounded: |y| u of relative error",
-        "logsumexp/*", equation=printed_logsumexp),
+    also("logsumexp/*", LOGSUMEXP_VJP),
     defect("group_norm: one-pass variance",
         "group_norm takes the variance as E[x²] − E[x]², which cancels where the mean is large",
         "group_norm/*mean*", parts=ONE_PASS),
-    defect("StudentT: log Γ((ν + 1)/2) − log Γ(ν/2)",
-        "the density of Student's t forms the difference of two numbers of the size of ν log ν",
-        "student_t_log_prob/*", equation=printed_student_t),
+    also("student_t_log_prob/*", STUDENT_T_GAMMAS),
     defect("PaddlePaddle/Paddle#4366", "kl_divergence of Categorical is NaN or −∞ where a class cannot be",
         "categorical_kl/classes*", "output"),
     defect("PaddlePaddle/Paddle#4366",
         "kl_divergence of Categorical takes the logarithms of its own softmax: Σ p (log p − log q) cancels",
         "categorical_kl/*", equation=printed_categorical_kl),
-    defect("kl_divergence of normals: r^2 - 1 - log r^2",
-        "r² − 1 with r = σ_p/σ_q rounded cancels where σ_p and σ_q nearly agree",
-        "normal_kl/*", equation=printed_normal_kl),
+    also("normal_kl/*", NORMAL_KL_CANCELS),
 )  # fmt: skip

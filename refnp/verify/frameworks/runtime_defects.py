@@ -9,7 +9,7 @@ from functools import partial
 
 from refnp import layers
 from refnp.layers.similarity import unit_rows
-from refnp.verify.case import Convention, KnownDefect, beside
+from refnp.verify.case import KnownDefect, beside
 from refnp.verify.frameworks.shared import rows_of
 from refnp.verify.layers.activations import (
     coarse_logistic,
@@ -20,12 +20,12 @@ from refnp.verify.layers.activations import (
     printed_gelu,
     printed_softplus,
 )
-from refnp.verify.layers.attention import attending, longer_rows, without_window
+from refnp.verify.layers.attention import JAX_MASKED_NAN, attending, longer_rows, without_window
 from refnp.verify.layers.linear import of_one_axis
 from refnp.verify.layers.losses import CROSS_ENTROPY, sure_of_softplus
 from refnp.verify.layers.matrices import DET
 from refnp.verify.layers.normalization import ONE_PASS
-from refnp.verify.layers.pooling import copied_where_it_stays
+from refnp.verify.layers.pooling import SAME_LENGTH
 from refnp.verify.layers.softmax import (
     PRINTED_LOGARITHM,
     logarithm_of_softmax,
@@ -34,30 +34,10 @@ from refnp.verify.layers.softmax import (
 )
 
 LOGARITHM_OF_SOFTMAX = {layers.log_softmax.page: logarithm_of_softmax}
-CUT_LOGISTIC = {logistic: partial(coarse_logistic, absolute=2.0**-23, least=-18)}
-COARSE_LOGISTIC = {logistic: partial(coarse_logistic, absolute=6e-7)}
-COMPLEMENT = {logistic: logistic_by_complement}
-MEAN_OF_ALL_VALUES = attending(no_keys="mean")
 NAN_FOR_NO_KEYS = attending(no_keys="nan")
-OPENVINO_ROWS = {unit_rows.page: longer_rows(2.0**-23)}
-OPENCV_ROWS = {unit_rows.page: longer_rows(1e-10)}
-ATTENTION = ("attention/*", "softcap_attention*", "window_attention/*", "causal_attention/*", "attention_scores/*")
-ATTENTIONS = (
-    *ATTENTION,
-    "cosine_attention/*",
-    "general_attention/*",
-    "rotary_attention/*",
-    "multi_head*",
-    "encoder_*",
-    "decoder_*",
-    "transformer/*",
-)
-LOST_LOGARITHMS = (
-    "log_softmax/20 and 0",
-    "log_softmax/one component*",
-    "log_softmax/logits 100",
-    "log_softmax/one of*",
-)
+ATTENTIONS = "attention/*, softcap_attention*, window_attention/*, causal_attention/*, attention_scores/*, "
+ATTENTIONS += "cosine_attention/*, general_attention/*, rotary_attention/*, multi_head*, *coder_*, transformer/*"
+LOST_LOGARITHMS = "log_softmax/20 and 0, log_softmax/one component*, log_softmax/logits 100, log_softmax/one of*"
 SURE_ENTROPY = ("cross_entropy/logits 100", "cross_entropy/confident", "cross_entropy/512 classes, confident")
 UNDERFLOWN = ("log_softmax/logits 1*", "cross_entropy of probabilities/logits 100")
 TAILS = "binary_cross_entropy/tails*"
@@ -69,7 +49,6 @@ HIDDEN = "NaN behind a mask comes through"
 NOTHING = "a row of −∞ gives NaN"
 NAN_ROW = "scores that a bias makes −∞ for every key give NaN, where ONNX has 0 since 1.23"
 MASKED_ROW = "a query that may attend to nothing gets the mean of all values, where ONNX has 0 since 1.23"
-COPIED = "an axis whose length stays is copied"
 
 GELU_TAIL = "Gelu as x/2 (1 + erf): 1 + erf cancels, no digit is left in the left tail"
 GELU_TANH_TAIL = "Gelu (tanh) as x/2 (1 + tanh): no digit is left in the left tail"
@@ -81,10 +60,9 @@ IN_ONE_PASS = "the variance as E[x²] − E[x]², which cancels where the mean i
 LOG_ONE_PLUS = "Softplus as log(1 + eˣ): no digit of a small eˣ is left, and of a large x it is infinite"
 WINDOW = "left_window_size and right_window_size (opset 25) have no effect, and no error says so"
 ADDED = "Attention adds −∞ to the scores of masked keys, and multiplies their values by 0: NaN and infinity stay"
-STAYS = "Resize copies an axis whose length a factor of 1.125 leaves at 5, where c = (i + ½)/f − ½ moves its places"
 
 
-defect, _ = rows_of("")
+defect, *_ = rows_of("")
 COMMON = (
     defect("Gelu: 1 + erf cancels", GELU_TAIL, "gelu/at -5*, gelu/far left", dtypes="float32", equation=printed_gelu),
     defect("Gelu (tanh): 1 + tanh cancels", GELU_TANH_TAIL, ("gelu/tanh, far left",), equation=printed_gelu),
@@ -106,38 +84,34 @@ def in_float32(framework: str, issue: str, why: str, *names: str) -> tuple[Known
     return beside(KnownDefect(framework, issue, why, dtypes=("float64",), computed_in="float32"), *chosen)
 
 
-def hidden(framework: str, how: str, why: str, *cases: str) -> Convention:
-    """NaN and infinity behind a mask come through, as they do where −∞ is added to scores, or selected."""
-    return Convention(framework, HIDDEN, why, cases=cases, parts=attending(hidden=how))
-
-
 ONNX_ATTENTION = "Attention, as ONNX defines it by other operators, rounds √(1/√d) to float32, also in float64"
 ONNX_GELU = "Gelu (tanh), as ONNX defines it by other operators, has its constants in float32, also in float64"
 ONNX_GROUPS = "GroupNormalization, as ONNX defines it by other operators, takes " + IN_ONE_PASS
 MEAN_30 = ("group_norm/signals of mean 30", "instance_norm/signals of mean 30")
 
-defect, convention = rows_of("ONNXRuntime")
+defect, convention, also = rows_of("ONNXRuntime")
 ONNXRUNTIME = (
     defect("microsoft/onnxruntime#22557", "Sigmoid of a number below −18 is 0 where eˣ is right, and so x σ(x)",
-        "sigmoid/far left, silu/far left", dtypes="float32", parts=CUT_LOGISTIC),
+        "sigmoid/far left, silu/far left", dtypes="float32",
+        parts={logistic: partial(coarse_logistic, absolute=2.0**-23, least=-18)}),
     defect("Sigmoid in float64: 1 - sigmoid(-x)",
         "Sigmoid of a negative number as 1 − σ(−x) in float64: no digit is left below −36, and few above",
-        "sigmoid/far left, silu/far left", dtypes="float64", parts=COMPLEMENT),
+        "sigmoid/far left, silu/far left", dtypes="float64", parts={logistic: logistic_by_complement}),
     defect("ONNX's Gelu (tanh): float32 constants", ONNX_GELU, "gelu/tanh*", dtypes="float64", computed_in="float32"),
     *common("ONNXRuntime"),
     *in_float32("ONNXRuntime", "ONNX's Gelu (tanh): float32 constants", ONNX_GELU, "Gelu (tanh)"),
     defect("ONNX's GroupNormalization: one pass", ONNX_GROUPS, "group_norm/signals of mean 30", parts=ONE_PASS),
-    hidden("ONNXRuntime", "added", ADDED, "attention/*in a masked*"),
+    convention(HIDDEN, ADDED, "attention/*in a masked*", parts=attending(hidden="added")),
     defect("ONNX's Attention: scale in float32", ONNX_ATTENTION, ATTENTIONS, dtypes="float64", computed_in="float32"),
     defect(HIDDEN, ADDED,
         "attention/*in a masked*", dtypes="float64", computed_in="float32", parts=attending(hidden="added")),
     defect("Attention: a mask of one row",
         "Attention of float32 fails with a mask (B, H, 1, M), which broadcasts over the queries",
         "attention/mask of padding", dtypes="float32", fails=True),
-    convention(COPIED, STAYS, "upsample/*factor 1.125", equation=copied_where_it_stays),
+    also("upsample/*factor 1.125", SAME_LENGTH),
 )  # fmt: skip
 
-defect, convention = rows_of("ONNX")
+defect, convention, also = rows_of("ONNX")
 EVALUATOR = (
     defect("Erf in float32", "Erf is taken in float32, also of float64",
         "erf/*", dtypes="float64", computed_in="float32"),
@@ -154,7 +128,7 @@ EVALUATOR = (
     defect("onnx/onnx#8441", "ReduceLogSumExp of −∞ alone is NaN, not −∞",
         "logsumexp/-inf alone", equation=logsumexp_from_maximum),
     defect("ONNX's GroupNormalization: one pass", ONNX_GROUPS, "group_norm/signals of mean 30", parts=ONE_PASS),
-    hidden("ONNX", "added", ADDED, "attention/*in a masked*"),
+    convention(HIDDEN, ADDED, "attention/*in a masked*", parts=attending(hidden="added")),
     defect("onnx/onnx#8446", "ConvTranspose fails with groups", "convolution_transpose/*groups", fails=True),
     defect("GatherElements: axis -1",
         "GatherElements fails along the last axis, counted from the end, where indices are shorter",
@@ -163,7 +137,7 @@ EVALUATOR = (
         "what ceil_mode adds to x is put in front of it, and so every window is another one",
         ("average_pool/1-D, ceil mode",)),
 )  # fmt: skip
-defect, convention = rows_of("OpenVINO")
+defect, convention, also = rows_of("OpenVINO")
 OPENVINO = (
     defect("Erf: absolute error", "Erf has an absolute error of 2e-7: no digit is right near 0", "erf/*", off_by=2e-7),
     *common("OpenVINO"),
@@ -175,18 +149,18 @@ OPENVINO = (
         "attention/*in a masked*"),
     defect("LpNormalization: an epsilon in the root",
         "LpNormalization takes √(|x|² + 1.2e-7): rows of length 1e-3 are 5 % too short",
-        "cosine_attention/keys of any length", parts=OPENVINO_ROWS),
+        "cosine_attention/keys of any length", parts={unit_rows.page: longer_rows(2.0**-23)}),
     defect(WINDOWS, WINDOW, "window_attention/*", equation=without_window),
     defect("openvinotoolkit/openvino#33369", CEILED, ("max_pool/2-D, ceil mode, padded",)),
     defect("AveragePool: ceil_mode beyond the padding",
         "places beyond x and its padding are counted: a sum of 8 numbers is divided by 12",
         ("average_pool/2-D, ceil mode, padded",)),
-    convention(COPIED, STAYS, "upsample/*factor 1.125", equation=copied_where_it_stays),
+    also("upsample/*factor 1.125", SAME_LENGTH),
 )  # fmt: skip
 NO_SHIFT = "ReduceLogSumExp takes exp without the maximum subtracted: infinity from logits of 100"
 SCALAR = "an array of OpenCV has one axis at least: a result of shape () comes back as (1,)"
 MEAN_OF_ALL = "a fully masked row gives the mean of all values"
-defect, convention = rows_of("OpenCV")
+defect, convention, also = rows_of("OpenCV")
 OPENCV = (
     defect("a scalar has shape (1,)", SCALAR, "det/[!s]*", equation=of_one_axis(DET.equation)),
     defect("a scalar has shape (1,)", SCALAR, "det/s*", equation=of_one_axis(DET.equation)),
@@ -204,10 +178,10 @@ OPENCV = (
     defect("fastNorm: one pass",
         f"LayerNormalization and its kin take {IN_ONE_PASS}: −493 where −2.1 is right for a mean of 1e4",
         ("layer_norm/mean *", "layer_norm/1024 rows*", *MEAN_30), parts=ONE_PASS),
-    hidden("OpenCV", "selected", "masked values are multiplied by 0: NaN and infinity stay", "attention/*in a masked*"),
+    also("attention/*in a masked*", JAX_MASKED_NAN),
     convention(MEAN_OF_ALL, MASKED_ROW, "attention/*", parts=attending(no_keys="mean")),
     defect(MEAN_OF_ALL, MASKED_ROW,
-        "multi_head_with_weights/fully*, encoder_fast_path/a seq*", parts=MEAN_OF_ALL_VALUES),
+        "multi_head_with_weights/fully*, encoder_fast_path/a seq*", parts=attending(no_keys="mean")),
     defect(NOTHING, NAN_ROW, "multi_head_additive_mask/fully*", parts=NAN_FOR_NO_KEYS),
     defect("Attention: softcap after the mask",
         "softcap is taken of scores that are −∞ already, c tanh(−∞/c) = −c: masked keys are seen; right until opset 23",
@@ -222,7 +196,7 @@ OPENCV = (
     defect("arrays without elements", "a Gather of nothing gives no array, and a Reshape to no elements fails",
         "embedding/no tokens, set_convolution/empty set", fails=True),
     defect("LpNormalization: an epsilon in the root", "LpNormalization takes √(|x|² + 1e-10)",
-        "cosine_attention/keys of any length", parts=OPENCV_ROWS),
+        "cosine_attention/keys of any length", parts={unit_rows.page: longer_rows(1e-10)}),
     defect(WINDOWS, WINDOW, "window_attention/*", equation=without_window),
     defect("pools: ceil_mode", CEILED, ("*_pool/2-D, ceil mode, padded",)),
     defect("AveragePool: ceil_mode beyond x", "places beyond x are counted: one number is divided by 3",
@@ -231,14 +205,14 @@ OPENCV = (
         ("upsample/2-D, bilinear*",), off_by=1e-5),
 )  # fmt: skip
 ALWAYS_SINGLE = "is computed in float32, also in float64"
-defect, convention = rows_of("tract")
+defect, convention, also = rows_of("tract")
 TRACT = (
     defect("Erf: absolute error", "Erf has an absolute error of 1e-6: no digit is right near 0, and few of Gelu",
         "erf/*, gelu/ordinary", dtypes="float32", off_by=2e-6),
     *common("tract", "SoftmaxCrossEntropyLoss"),
     defect("Sigmoid: clamped",
         "Sigmoid of anything below −14 is 4.5e-7, and x σ(x) so grows with |x|; of anything above 18 it is 1 − 5e-7",
-        "sigmoid/far*, silu/far*", dtypes="float32", parts=COARSE_LOGISTIC),
+        "sigmoid/far*, silu/far*", dtypes="float32", parts={logistic: partial(coarse_logistic, absolute=6e-7)}),
     defect("Softplus: log(1 + exp(x))", LOG_ONE_PLUS, "softplus/*", equation=printed_softplus),
     defect("Softplus: log(1 + exp(x))", LOG_ONE_PLUS, (TAILS,), equation=sure_of_softplus),
     defect("LogSoftmax: log(softmax)", LOG_OF_SOFTMAX, "log_softmax/logits 100"),

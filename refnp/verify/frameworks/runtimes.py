@@ -11,7 +11,6 @@ runtime lacks something (`LACKING`): then it refuses the case, with its words.
 import atexit
 import contextlib
 import functools
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -40,7 +39,7 @@ Inputs = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime: the package that is imported, those that may have installed it, and how it runs a model's file.
+    """A runtime: the package that is imported, and how it runs a model's file.
 
     `single_alone` says why it is not asked in float64, if it is not. `known_defects` are what it is known to get wrong.
     """
@@ -48,7 +47,6 @@ class Runtime:
     name: str
     package: str
     run: Callable[[Path, Inputs], np.ndarray]
-    distributions: tuple[str, ...]
     single_alone: str = ""
     known_defects: tuple[KnownDefect, ...] = ()
 
@@ -56,16 +54,6 @@ class Runtime:
     def installed(self) -> bool:
         """True if it can be imported, and onnx, which writes the models."""
         return all(importlib.util.find_spec(name) is not None for name in (self.package, "onnx"))
-
-    @property
-    def version(self) -> str:
-        """That of the first of the distributions that is installed."""
-        for name in self.distributions:
-            try:
-                return importlib.metadata.version(name)
-            except importlib.metadata.PackageNotFoundError:
-                continue
-        return "of unknown version"
 
     def answer(self, problem: Problem) -> Answer:
         """The output for a problem that was posed to it (`refnp.verify.frameworks.onnx.posed`)."""
@@ -122,15 +110,14 @@ def run_tract(model: Path, inputs: Inputs) -> np.ndarray:
     return runnable.run(list(inputs.values()))[0].to_numpy()
 
 
-OPENCV_PACKAGES = ("opencv-python-headless", "opencv-python", "opencv-contrib-python-headless", "opencv-contrib-python")
 RUNTIMES = {
     runtime.name: runtime
     for runtime in (
-        Runtime("ONNXRuntime", "onnxruntime", run_onnxruntime, ("onnxruntime", "onnxruntime-gpu"), "", ONNXRUNTIME),
-        Runtime("ONNX", "onnx", run_reference, ("onnx",), "", EVALUATOR),
-        Runtime("OpenVINO", "openvino", run_openvino, ("openvino",), "OpenVINO computes float64 in float32", OPENVINO),
-        Runtime("OpenCV", "cv2", run_opencv, OPENCV_PACKAGES, "OpenCV's dnn has no float64", OPENCV),
-        Runtime("tract", "tract", run_tract, ("tract",), "", TRACT),
+        Runtime("ONNXRuntime", "onnxruntime", run_onnxruntime, "", ONNXRUNTIME),
+        Runtime("ONNX", "onnx", run_reference, "", EVALUATOR),
+        Runtime("OpenVINO", "openvino", run_openvino, "OpenVINO computes float64 in float32", OPENVINO),
+        Runtime("OpenCV", "cv2", run_opencv, "OpenCV's dnn has no float64", OPENCV),
+        Runtime("tract", "tract", run_tract, "", TRACT),
     )
 }
 

@@ -4,6 +4,7 @@ An adapter is a function of a framework's module, the arrays of a layer, and its
 function for a layer, but one for a part of it, the adapter is the rest of the layer around that one.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -130,6 +131,13 @@ def row(
     return kind(framework, issue, why, names(quantities), names(dtypes), names(cases), **more)
 
 
-def rows_of(framework: str) -> tuple[Callable[..., KnownDefect], Callable[..., Convention]]:
-    """`defect` and `convention`, which make the rows of a framework."""
-    return functools.partial(row, KnownDefect, framework), functools.partial(row, Convention, framework)
+def rows_of(framework: str) -> tuple[Callable[..., KnownDefect], Callable[..., Convention], Callable[..., Any]]:
+    """`defect` and `convention`, which make the rows of a framework, and `also`.
+
+    `also(cases, known)` is what the page of a layer knows of another framework, in these cases.
+    """
+
+    def also(cases: Names, known: KnownDefect, **more: Any) -> KnownDefect:
+        return dataclasses.replace(known, framework=framework, cases=names(cases), **more)
+
+    return functools.partial(row, KnownDefect, framework), functools.partial(row, Convention, framework), also

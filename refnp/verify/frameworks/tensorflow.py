@@ -8,11 +8,11 @@ import numpy as np
 
 from refnp.verify.case import KnownDefect, NotOfferedError, beside
 from refnp.verify.frameworks.shared import from_rows, over_channels, rows_of, walk, without
-from refnp.verify.layers.activations import PRINTED_SIGMOID, printed_elu, printed_gelu, printed_softplus
+from refnp.verify.layers.activations import GELU_TANH_TAIL, PRINTED_SIGMOID, printed_elu, printed_softplus
 from refnp.verify.layers.convolution import per_axis
 from refnp.verify.layers.engine import divided_cumprod, divided_std
 from refnp.verify.layers.normalization import FOLDED
-from refnp.verify.layers.softmax import PRINTED_LOGARITHM, PRINTED_PULLBACK, printed_logsumexp
+from refnp.verify.layers.softmax import JAX_LOG_SOFTMAX, PRINTED_LOGARITHM, SOFTMAX_VJP, printed_logsumexp
 
 LAYOUTS = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
 
@@ -186,7 +186,7 @@ FUNCTIONS: dict[str, str | Callable] = {
 
 def known_kernels(framework: str) -> tuple[KnownDefect, ...]:
     """What TensorFlow's own functions are known for, under the name of whoever calls them."""
-    defect, _ = rows_of(framework)
+    defect, _, also = rows_of(framework)
     known = (
         defect("float64: constants in float32",
             "√2 of gelu, α of leaky_relu and 1/√d of attention in heads are rounded to float32, also for float64",
@@ -204,14 +204,11 @@ def known_kernels(framework: str) -> tuple[KnownDefect, ...]:
         defect("sigmoid: gradient by 1 - σ",
             "sigmoid's gradient forms 1 − σ with σ rounded to 1: nothing left in the right tail",
             "sigmoid/far right, silu/far right", "gradient of x", parts=PRINTED_SIGMOID),
-        defect("gelu tanh: 1 + tanh", "gelu(tanh) as x/2 (1 + tanh), and its gradient: both cancel",
-            "gelu/tanh*", equation=printed_gelu),
+        also("gelu/tanh*", GELU_TANH_TAIL),
         defect("softplus: log1p(exp)", "softplus of float64 is off by 2 units more than its parts allow",
             "softplus/beta*", equation=printed_softplus),
-        defect("log_softmax: log of the sum", "x − log Σ exp: a log p near 0, and its gradient, become 0",
-            "log_softmax/*", parts=PRINTED_LOGARITHM),
-        defect("softmax: gradient by p (g - sum(g p))", "softmax's VJP p_L (ḡ_L − Σ ḡ p) loses its digits as p_L → 1",
-            "softmax/*", "gradient of x", parts=PRINTED_PULLBACK),
+        also("log_softmax/*", JAX_LOG_SOFTMAX, quantities=()),
+        also("softmax/*", SOFTMAX_VJP),
         defect("logsumexp of -inf: NaN gradient", "its gradient is NaN for −inf alone",
             "logsumexp/-inf alone", equation=printed_logsumexp),
         defect("batch_normalization: x s + (β - μ s)",

@@ -159,6 +159,20 @@ def recorded(module: Any, inputs: Any, *, gradients: bool, readers: Mapping[str,
 
 
 @contextlib.contextmanager
+def hooked(module: Any, before: Callable, after: Callable, **options: bool) -> Iterator[None]:
+    """Within this block these two are called before and after every call of a module, with its inputs and options."""
+    handles = [
+        module.register_forward_pre_hook(before, with_kwargs=True),
+        module.register_forward_hook(after, with_kwargs=True, **options),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextlib.contextmanager
 def layer_by_layer() -> Iterator[None]:
     """Within this block no fused function of PyTorch takes the place of layers."""
     import torch
@@ -235,15 +249,10 @@ def watched(run: Run, path: str, module: Any, reader: Callable, backwards: list)
             ended(*now, output, backwards)
             run.calls.append(now[0])
 
-    handles = [
-        module.register_forward_pre_hook(before, with_kwargs=True),
-        module.register_forward_hook(after, with_kwargs=True, always_call=True),
-    ]
     try:
-        yield
+        with hooked(module, before, after, always_call=True):
+            yield
     finally:
-        for handle in handles:
-            handle.remove()
         for parameters, name, original in (entry for entries in originals for entry in entries):
             parameters[name] = original
 

@@ -8,7 +8,7 @@ nothing repeats leaves its result unknown, and a model that needs it is not trac
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from refnp.verify.frameworks.torch_run import (
     array_of,
     dtype_of,
     fresh,
+    hooked,
     layer_by_layer,
     preserved,
     tensors_in,
@@ -158,19 +159,11 @@ class Trace(Memory):
         same = turned.shape == places.shape and (turned == places).all()
         return found if same else ag.reshape(found, -1)[turned]
 
-    @contextlib.contextmanager
-    def named(self, path: str, module: Any) -> Iterator[None]:
+    def named(self, path: str, module: Any) -> contextlib.AbstractContextManager[None]:
         """Within this block it is known which module runs."""
-        before = module.register_forward_pre_hook(lambda *_: self.inside.append(path))
-        after = module.register_forward_hook(lambda *_: self.inside.__delitem__(-1))
-        try:
-            yield
-        finally:
-            before.remove()
-            after.remove()
+        return hooked(module, lambda *_: self.inside.append(path), lambda *_: self.inside.__delitem__(-1))
 
-    @contextlib.contextmanager
-    def watched(self, module: Any, reader: Callable) -> Iterator[None]:
+    def watched(self, module: Any, reader: Callable) -> contextlib.AbstractContextManager[None]:
         """Within this block every call of a layer is repeated as a whole."""
         begun: list[tuple[Reading, list] | str | None] = []
 
@@ -192,15 +185,7 @@ class Trace(Memory):
                 with outside(), contextlib.suppress(TypeError, ValueError, IndexError):  # which stay as they are
                     self.layer(*now, output)
 
-        handles = [
-            module.register_forward_pre_hook(before, with_kwargs=True),
-            module.register_forward_hook(after, with_kwargs=True),
-        ]
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
+        return hooked(module, before, after)
 
 
 def traced(

@@ -228,13 +228,13 @@ JAX_ATTENTION_DOUBLE = KnownDefect(
 JAX_MASKED_ROW = Convention(
     "JAX",
     "a fully masked row gives the mean of all values",
-    "dot_product_attention: a query that may attend to nothing gets the mean of all values, not 0",
+    "a query that may attend to nothing gets the mean of all values, not 0",
     parts=attending(no_keys="mean"),
 )
 JAX_MASKED_NAN = Convention(
     "JAX",
     "NaN behind a mask comes through",
-    "dot_product_attention multiplies masked values by 0: NaN and infinity stay",
+    "masked values are multiplied by 0: NaN and infinity stay",
     parts=attending(hidden="selected"),
 )
 CHECKERED = np.add.outer(np.arange(5), np.arange(6)) % 2 == 0

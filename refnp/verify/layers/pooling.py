@@ -161,7 +161,7 @@ def copied_where_it_stays(x, *, factor, **options):
 SAME_LENGTH = Convention(
     "PyTorch",
     "an axis whose length stays is copied",
-    "interpolate: a factor of 1.125 that leaves 5 places at 5 moves them, c = (i + ½)/f − ½; PyTorch copies them",
+    "a factor of 1.125 that leaves 5 places at 5 moves them, c = (i + ½)/f − ½; here they are copied",
     equation=copied_where_it_stays,
 )
 
