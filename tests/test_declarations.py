@@ -12,6 +12,7 @@ from refnp import layers
 from refnp.autograd.declaration import Declaration, takes
 from refnp.layers import Normal, attention, positions
 from tests import declared
+from tests.helpers import REAL
 
 every = pytest.mark.parametrize("name", declared.every())
 every_class = pytest.mark.parametrize("name", declared.constructors())
@@ -80,6 +81,18 @@ def test_numbers_that_an_array_cannot_hold_are_refused_by_name(name):
         for argument, number, arrays in declared.wrong_numbers(drawn):
             with pytest.raises((ValueError, IndexError), match=rf"^{name}: (.* )?{argument}s? .*{number}"):
                 declared.called(function, arrays, drawn.options)
+
+
+OF_ELEMENTS = [name for name, function in declared.every().items() if str(function.takes).startswith("x (...) → (...)")]
+
+
+@pytest.mark.parametrize("name", OF_ELEMENTS)
+@pytest.mark.parametrize("dtype", REAL)
+def test_nan_stays_where_it_is(name, dtype):
+    """Of functions of one number."""
+    x = {"x": np.array([1.0, np.nan, -1.0], dtype)}
+    y = declared.called(declared.every()[name], x, next(calls(name)).options)
+    assert np.isnan(y).tolist() == [False, True, False]
 
 
 @every

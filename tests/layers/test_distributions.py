@@ -30,6 +30,15 @@ def joint(seed, n=4, batch=()):
 # Normal
 
 
+def test_normal_by_its_formula():
+    p = Normal(MEAN, STD)
+    u = np.finfo(float).eps
+    assert_within(p.log_prob(Y), -transcription.gaussian_nll(MEAN, STD, Y), 16 * u)
+    assert_within(p.entropy(), transcription.normal_entropy(MEAN, STD), 16 * u)
+    assert_within(p.cdf(Y), transcription.normal_cdf(Y, MEAN, STD), 16 * u)
+    assert p.shape == (3,)
+
+
 @pytest.mark.parametrize(
     "law", [Normal, lambda mean, std: StudentT(3.0, mean, std), lambda *both: Mixture(Normal(*both))]
 )

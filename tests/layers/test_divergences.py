@@ -7,13 +7,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
+from refnp.layers import divergence
 from refnp.layers.divergence import categorical_kl, multivariate_normal_kl, normal_kl, ratio_excess
 from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
 from refnp.numbers.words import expm1_less
+from refnp.verify.judged_pages import by_page
 from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
-from tests.layers.judges import factors
+from tests.layers.judges import assert_as_derived, factors
 from tests.transcriptions import probability as transcription
+
+
+@given(
+    st.sampled_from([(), (3,), (0,)]), st.integers(0, 4), real_dtypes, seeds, st.sampled_from([1e-9, 1e-4, 0.1, 1.0])
+)
+def test_multivariate_normal_kl_is_its_equation(batch, n, dtype, seed, distance):
+    rng = np.random.default_rng(seed)
+    mean_p, factor_p = normal(rng, (*batch, n)), factors(rng, batch, n)
+    mean_q = mean_p + distance * normal(rng, (*batch, n))
+    factor_q = factor_p * np.exp(distance * normal(rng, (*batch, n, n)))
+    arguments = [np.asarray(a, dtype) for a in (mean_p, factor_p, mean_q, factor_q)]
+    value, rounded = assert_as_derived(multivariate_normal_kl, by_page(divergence.multivariate_normal_kl), arguments)
+    assert_within(value, transcription.multivariate_normal_kl(*arguments), tolerance(rounded, dtype))
+    assert (value >= 0).all()
 
 
 @pytest.mark.parametrize("kl", [normal_kl, multivariate_normal_kl, categorical_kl])

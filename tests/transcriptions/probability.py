@@ -122,6 +122,11 @@ def normal_cdf(y, mean, std):
     return each(lambda y, m, s: mpmath.erfc((m - y) / (s * mpmath.sqrt(2))) / 2, y, mean, std)
 
 
+def normal_entropy(mean, std):
+    """½ log(2πe σ²)."""
+    return each(lambda m, s: mpmath.log(2 * mpmath.pi * mpmath.e * s**2) / 2, mean, std)
+
+
 def normal_kl(mean_p, std_p, mean_q, std_q):
     """log(σ_q/σ_p) + (σ_p² + (μ_p − μ_q)²)/(2σ_q²) − ½."""
 
