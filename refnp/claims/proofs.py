@@ -1,30 +1,24 @@
-"""What of the ledger is proved for every size, row by row: `python -m refnp.claims.proofs`, into docs/proofs.md.
+"""What of the ledger is proved for every size, row by row, and what is missing for the other rows.
 
     python -m refnp.claims.proofs                     the table of all rows that are expected to be exact
     python -m refnp.claims.proofs --only "TNP-D: *"    of some
     python -m refnp.claims.proofs --broken             that no row that is expected to be broken is proved
-    python -m refnp.claims.proofs --write              the table in docs/proofs.md
 
 Nothing is searched here. The exit status is 1 if a claim is proved that is expected to be broken.
 """
 
 import argparse
 import functools
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from refnp.claims.decision import proof_of
 from refnp.claims.ledger import rows
 from refnp.claims.row import BROKEN, EXACT, Row
-from refnp.files import write_whole
 from refnp.pieces import in_order, workers_for
 from refnp.symmetry.proving import Proof
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "proofs.md"
-BLOCK = re.compile(r"(<!-- claims proved -->\n)(.*?)(<!-- claims proved: end -->)", re.S)
 KINDS = {  # how assumptions end, and what is said of all of these
     "≠ 0": "what is divided by or compared is not 0",
     "> 0": "what stands under a root or a logarithm is positive",
@@ -100,11 +94,10 @@ def counted(work: Sequence[tuple[str, Row]], found: Sequence[Proof]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Prove what can be; print it, or write it where it stands."""
+    """Prove what can be, and print it."""
     parser = argparse.ArgumentParser(prog="python -m refnp.claims.proofs", description="Claims proved for every size.")
     parser.add_argument("--only", metavar="WHAT", help="rows whose name contains this, or matches its wildcards")
     parser.add_argument("--broken", action="store_true", help="the rows that are expected to be broken")
-    parser.add_argument("--write", action="store_true", help="write the table in docs/proofs.md")
     parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: one for each core, up to 4)")
     options = parser.parse_args(argv)
     expected = BROKEN if options.broken else EXACT
@@ -116,12 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(*(f"proved, though it is broken: {name}" for name in wrong), sep="\n", end="\n" if wrong else "")
         print(f"{len(wrong)} of {len(work)} claims that are broken are proved")
         return int(bool(wrong))
-    table = "\n".join([counted(work, found), "", "```text", *lines(work, found), "```", ""])
-    if options.write:
-        text = DOCUMENT.read_text(encoding="utf-8")
-        write_whole(DOCUMENT, BLOCK.sub(lambda at: at[1] + table + at[3], text).encode())
-    else:
-        print(table)
+    print(counted(work, found), "", *lines(work, found), sep="\n")
     return 0
 
 

@@ -37,6 +37,8 @@ weights](../refnp/claims/shipped.py). Then the search of [symmetry.md](symmetry.
 as wrong as one that should be there and is not.
 
 - **exact**: f(g·x) = g·f(x) for every element g; what is left is rounding.
+- **exact, proved**: also a theorem, for every size of its sets and any weights. Not proved is not wrong: a rule is
+  missing ([proofs.md](proofs.md#claims-row-by-row)).
 - **exact on** a subgroup: on that one, and each larger one that could be has a counter-example.
 - **approximate**: there are counter-examples, but the discrepancy falls as something is refined; the rate is the
   slope of log discrepancy against log refinement.
@@ -193,6 +195,7 @@ def ledger(found: Sequence[tuple[str, Found]]) -> str:
         subject = "" if (family, one.subject) == before else one.subject
         verdict = in_words(one.verdict, one.subgroup if one.verdict == ON_SUBGROUP else "")
         verdict += f", rate {one.rate:.2g} in {one.finer}" if one.verdict == APPROXIMATE else ""
+        verdict += ", proved" if one.proved else ""
         numbers = f"{number(one.discrepancy)} | {number(one.bound)} | {one.pairs}"
         text += f"| {subject} | {one.symmetry} | {verdict} | {numbers} | {one.reason} |\n"
         before = family, one.subject

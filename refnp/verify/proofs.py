@@ -5,17 +5,13 @@ A theorem is about arrays whose sizes are letters (theorems.py). A proof in a ca
 1e-20. Both are of real arithmetic; rounding is another matter, which bounds are for.
 """
 
-import contextlib
 import functools
-import io
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from refnp import layers
-from refnp.files import write_whole
 from refnp.numbers.indexed.proving import Theorem
 from refnp.numbers.proving import Proof, vjp_is_derivative
 from refnp.pieces import HERE, Workers, in_order, workers_for
@@ -195,19 +191,3 @@ def lines_of(group: list[Row], assumptions: bool) -> Iterator[str]:
         yield f"    for every size, {', '.join(without)}: not proved: {missing}"
     for case, why in row.not_proved.items():
         yield f"    {case}: {why}"
-
-
-DOCUMENT = "docs/proofs.md"  # in which the table stands
-
-
-def write() -> None:
-    """Write the table anew where it stands."""
-    document, printed = Path(DOCUMENT), io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        prove()
-    before, _, rest = document.read_text(encoding="utf-8").partition("```text\n")
-    write_whole(document, f"{before}```text\n{printed.getvalue()}```{rest.partition('```')[2]}".encode())
-
-
-if __name__ == "__main__":
-    write()
