@@ -46,11 +46,6 @@ def softplus(mlx, x, *, beta=1.0):
     return mlx.nn.softplus(x) if beta == 1 else mlx.nn.softplus(beta * x) / beta
 
 
-def gelu(mlx, x, *, approximate="none"):
-    """Two functions."""
-    return mlx.nn.gelu_approx(x) if approximate == "tanh" else mlx.nn.gelu(x)
-
-
 def scatter(mlx, x, updates, *, indices, mode="add"):
     """`x.at[…].add` and put_along_axis."""
     indices = mlx.core.array(np.array(indices))
@@ -233,11 +228,6 @@ def binary_cross_entropy(mlx, logits, targets, *, reduction="mean"):
     return mlx.nn.losses.binary_cross_entropy(logits, targets, reduction=reduction)
 
 
-def huber(mlx, prediction, target, *, delta=1.0, reduction="mean"):
-    """nn.losses.huber_loss."""
-    return mlx.nn.losses.huber_loss(prediction, target, delta, reduction)
-
-
 def gaussian_nll(mlx, mean, std, y, *, reduction="mean"):
     """MLX takes the variance, and leaves out ½ log 2π unless asked for the full density."""
     mean, std = (mlx.core.broadcast_to(x, y.shape) for x in (mean, std))
@@ -260,7 +250,7 @@ FUNCTIONS: dict[str, str | Callable] = {
     "slogdet": lambda mlx, a: mlx.core.linalg.slogdet(a)[1],
     "leaky_relu": lambda mlx, x, slope=0.01: mlx.nn.leaky_relu(x, slope),
     "softplus": softplus,
-    "gelu": gelu,
+    "gelu": lambda mlx, x, approximate="none": mlx.nn.gelu_approx(x) if approximate == "tanh" else mlx.nn.gelu(x),
     "layer_norm": lambda mlx, x, gain, shift, eps=1e-5: mlx.core.fast.layer_norm(x, gain, shift, eps),
     "rms_norm": lambda mlx, x, gain, eps: mlx.core.fast.rms_norm(x, gain, eps),
     "group_norm": group_norm,
@@ -279,7 +269,7 @@ FUNCTIONS: dict[str, str | Callable] = {
     "average_pool": pool("Avg"),
     "max_pool": pool("Max"),
     "upsample": upsample,
-    "huber": huber,
+    "huber": lambda mlx, *arrays, delta=1.0, reduction="mean": mlx.nn.losses.huber_loss(*arrays, delta, reduction),
     "gaussian_nll": gaussian_nll,
     "cross_entropy": cross_entropy,
     "cross_entropy of probabilities": cross_entropy_of_probabilities,

@@ -67,11 +67,6 @@ def diagonal(graph, x, offset=0):
     return graph.GatherND(x, graph.given("indices", np.array(places)))
 
 
-def logsumexp(graph, x, axis=-1):
-    """Without the axis that was summed over."""
-    return graph.ReduceLogSumExp(x, graph.integers([axis]), keepdims=0, since=18)
-
-
 def positive_features(graph, x):
     """x + 1 for x > 0, else eˣ."""
     return graph.Where(graph.Greater(x, graph.constant(0.0)), x + 1.0, graph.Exp(graph.Min(x, graph.constant(0.0))))
@@ -85,11 +80,6 @@ def layer_norm(graph, x, gain, shift=None, eps=1e-5):
     return graph.LayerNormalization(x, gain, shift, axis=-1, epsilon=eps, stash_type=graph.precision)
 
 
-def rms_norm(graph, x, gain, eps=1e-5):
-    """The same without mean and shift."""
-    return graph.RMSNormalization(x, gain, axis=-1, epsilon=eps, stash_type=graph.precision)
-
-
 def with_a_place(graph, operator: Callable, x):
     """An operator that wants a place, for x (B, C) without one."""
     if len(x.shape) > 2:
@@ -101,11 +91,6 @@ def group_norm(graph, x, gain, shift, groups, eps=1e-5):
     """Gain and shift of each channel, since opset 21."""
     options = {"num_groups": groups, "epsilon": eps, "stash_type": graph.precision, "since": 21}
     return with_a_place(graph, lambda x: graph.GroupNormalization(x, gain, shift, **options), x)
-
-
-def instance_norm(graph, x, gain, shift, eps=1e-5):
-    """Statistics of the input."""
-    return graph.InstanceNormalization(x, gain, shift, epsilon=eps)
 
 
 def batch_norm(graph, x, gain, shift, mean=None, variance=None, eps=1e-5):
@@ -182,11 +167,6 @@ def cosine_attention(graph, query, key, value, *, mask=None):
     return attention(graph, query, key, value, mask=mask, similarity="dot")
 
 
-def general_attention(graph, query, key, value, weight, *, mask=None):
-    """The queries go through a matrix."""
-    return attention(graph, graph.MatMul(query, weight), key, value, mask=mask, similarity="dot")
-
-
 def rotated(graph, x, *, places, layout="interleaved", base=10000, features=None):
     """RotaryEmbedding of (B, H, N, D), with tables of cosines and sines for each place."""
     if graph.dtype == np.float64:
@@ -209,11 +189,6 @@ def rotary_attention(graph, query, key, value, *, mask=None, layout="interleaved
     """Attention of queries and keys that are rotated by their places."""
     query, key = (rotated(graph, x, places=range(x.shape[-2]), layout=layout) for x in (query, key))
     return attention(graph, query, key, value, mask=mask)
-
-
-def learned_positions(graph, x, weight, *, places):
-    """Rows of a table are added."""
-    return x + graph.Gather(weight, graph.given("places", np.asarray(places)), axis=0)
 
 
 def linear_attention(graph, query, key, value, *, key_mask=None, causal=False):
@@ -495,13 +470,15 @@ OPERATORS: dict[str, str | Callable[..., Any]] = {
     "leaky_relu": lambda graph, x, slope=0.01: graph.LeakyRelu(x, alpha=slope),
     "elu": lambda graph, x, alpha=1.0: graph.Elu(x, alpha=alpha),
     "softplus": softplus,
-    "logsumexp": logsumexp,
+    "logsumexp": lambda graph, x, axis=-1: graph.ReduceLogSumExp(x, graph.integers([axis]), keepdims=0, since=18),
     "positive_features": positive_features,
     "linear_attention": linear_attention,
     "layer_norm": layer_norm,
-    "rms_norm": rms_norm,
+    "rms_norm": lambda graph, x, gain, eps=1e-5: graph.RMSNormalization(
+        x, gain, axis=-1, epsilon=eps, stash_type=graph.precision
+    ),
     "group_norm": group_norm,
-    "instance_norm": instance_norm,
+    "instance_norm": lambda graph, *arrays, eps=1e-5: graph.InstanceNormalization(*arrays, epsilon=eps),
     **dict.fromkeys(("batch_norm", "batch_norm of statistics"), batch_norm),
     "linear": linear,
     "embedding": embedding,
@@ -510,10 +487,14 @@ OPERATORS: dict[str, str | Callable[..., Any]] = {
     "causal_attention": lambda graph, *arrays: attention(graph, *arrays, causal=True),  # top left: there is no cache
     "attention_scores": attention_scores,
     "cosine_attention": cosine_attention,
-    "general_attention": general_attention,
+    "general_attention": lambda graph, query, key, value, weight, mask=None: attention(
+        graph, graph.MatMul(query, weight), key, value, mask=mask, similarity="dot"
+    ),
     "rotate": rotated,
     "rotary_attention": rotary_attention,
-    "learned_positions": learned_positions,
+    "learned_positions": lambda graph, x, weight, places: (
+        x + graph.Gather(weight, graph.given("places", places), axis=0)
+    ),
     **from_multi_head(multi_head, lambda graph, array, query: graph.given("bias", array.astype(graph.dtype))),
     "multi_head_with_weights": multi_head,
     "convolution": convolution,

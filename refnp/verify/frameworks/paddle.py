@@ -63,32 +63,12 @@ def batch_norm(paddle, x, gain, shift, mean=None, variance=None, *, eps=1e-5):
     return paddle.nn.functional.batch_norm(x, *given, gain, shift, **options)
 
 
-def layer_norm(paddle, x, gain, shift, *, eps=1e-5):
-    """nn.functional.layer_norm."""
-    return paddle.nn.functional.layer_norm(x, gain.shape, gain, shift, eps)
-
-
-def instance_norm(paddle, x, gain, shift, *, eps=1e-5):
-    """nn.functional.instance_norm."""
-    return paddle.nn.functional.instance_norm(x, weight=gain, bias=shift, eps=eps)
-
-
-def rms_norm(paddle, x, gain, *, eps):
-    """nn.functional.rms_norm, whose second result is 1/√(mean x² + ε)."""
-    return paddle.nn.functional.rms_norm(x, gain.shape, gain, eps)[0]
-
-
 def group_norm(paddle, x, gain, shift, *, groups, eps=1e-5):
     """The axes of space have a name."""
     if x.ndim == 2:
         raise NotOfferedError("Paddle: group_norm wants an axis of space")
     layout = {3: "NCL", 4: "NCHW", 5: "NCDHW"}[x.ndim]
     return paddle.nn.functional.group_norm(x, groups, eps, gain, shift, layout)
-
-
-def rows(paddle, table, tokens):
-    """nn.functional.embedding."""
-    return paddle.nn.functional.embedding(paddle.to_tensor(tokens), table)
 
 
 def added(paddle, bias, mask):
@@ -110,17 +90,14 @@ def attention(paddle, query, key, value, bias=None, *, mask=None, similarity="sc
     return mixed.transpose([0, 2, 1, 3]).reshape([*query.shape[:-1], value.shape[-1]])
 
 
-def with_values(module: Any, **values: Any) -> Any:
-    """A layer with tensors in place of its parameters, so that they may have gradients of their own."""
-    for name, value in values.items():
+def put(module: Any, weight: Any, bias: Any = None) -> None:
+    """Put tensors in place of the parameters of a layer, so that they may have gradients of their own.
+
+    nn.Linear keeps (in, out), as refnp.
+    """
+    for name, value in (("weight", weight), ("bias", bias)):
         module._parameters.pop(name, None)
         setattr(module, name, value)
-    return module
-
-
-def linear_with(module: Any, weight: Any, bias: Any = None) -> None:
-    """nn.Linear keeps (in, out), as refnp."""
-    with_values(module, weight=weight, bias=bias)
 
 
 def seen(paddle, mask, bias, per_head):
@@ -134,7 +111,7 @@ def seen(paddle, mask, bias, per_head):
 def fill_heads(module: Any, parameters) -> Any:
     """nn.MultiHeadAttention with refnp's parameters."""
     for part, own in zip(("q_proj", "k_proj", "v_proj", "out_proj"), maps_of(parameters), strict=True):
-        linear_with(getattr(module, part), *own)
+        put(getattr(module, part), *own)
     return module
 
 
@@ -163,10 +140,10 @@ def filled(
     layer = kind(*sizes, maps[0].shape[1], dropout=0.0, activation=activation, normalize_before=norm == "pre")
     for name, own in attentions.items():
         fill_heads(getattr(layer, name), own)
-    linear_with(layer.linear1, *maps[:2])
-    linear_with(layer.linear2, *maps[2:])
-    for number, (gain, shift) in enumerate(norms, 1):
-        with_values(getattr(layer, f"norm{number}"), weight=gain, bias=shift)
+    put(layer.linear1, *maps[:2])
+    put(layer.linear2, *maps[2:])
+    for number, norm_parameters in enumerate(norms, 1):
+        put(getattr(layer, f"norm{number}"), *norm_parameters)
     return layer
 
 
@@ -307,12 +284,14 @@ FUNCTIONS: dict[str, str | Callable] = {
     "leaky_relu": lambda paddle, x, slope=0.01: paddle.nn.functional.leaky_relu(x, slope),
     "softplus": softplus,
     "gelu": lambda paddle, x, approximate="none": paddle.nn.functional.gelu(x, approximate == "tanh"),
-    "layer_norm": layer_norm,
-    "rms_norm": rms_norm,
+    "layer_norm": lambda paddle, x, g, b, eps=1e-5: paddle.nn.functional.layer_norm(x, g.shape, g, b, eps),
+    "rms_norm": lambda paddle, x, gain, eps: paddle.nn.functional.rms_norm(x, gain.shape, gain, eps)[0],
     "group_norm": group_norm,
-    "instance_norm": instance_norm,
+    "instance_norm": lambda paddle, x, gain, shift, eps=1e-5: paddle.nn.functional.instance_norm(
+        x, weight=gain, bias=shift, eps=eps
+    ),
     **dict.fromkeys(("batch_norm", "batch_norm of statistics"), batch_norm),
-    **from_rows(rows),
+    **from_rows(lambda paddle, table, tokens: paddle.nn.functional.embedding(paddle.to_tensor(tokens), table)),
     **from_attention(attention, lambda paddle, table, places: table[:, paddle.to_tensor(places)]),
     "causal_attention": lambda paddle, *arrays: attention(paddle, *arrays, is_causal=True),
     **from_multi_head(multi_head, lambda paddle, array, query: paddle.to_tensor(array, dtype=query.dtype)),
