@@ -5,16 +5,18 @@ from collections.abc import Callable
 import numpy as np
 
 from refnp.verify.case import KnownDefect, NotOfferedError
-from refnp.verify.frameworks.shared import four_axes, from_attention, from_rows, over_channels, rows_of, without
+from refnp.verify.frameworks.shared import (
+    four_axes,
+    from_attention,
+    from_rows,
+    over_channels,
+    rows_of,
+    softplus_by,
+    without,
+)
 from refnp.verify.frameworks.tensorflow import convolution_by, divided_by_n, known_kernels, pool_by
 from refnp.verify.layers.attention import JAX_MASKED_NAN, JAX_MASKED_ROW
 from refnp.verify.layers.multi_head import maps_of
-
-
-@without("Keras: softplus has no threshold", threshold=None)
-def softplus(keras, x, *, beta=1.0):
-    """ops.softplus has no β either, which is in front of x and under the result."""
-    return keras.ops.softplus(x) if beta == 1 else keras.ops.softplus(beta * x) / beta
 
 
 def attention(keras, query, key, value, bias=None, *, mask=None, similarity="scaled_dot", is_causal=False):
@@ -141,7 +143,7 @@ FUNCTIONS: dict[str, str | Callable] = {
     "triu": lambda keras, x, offset=0: keras.ops.triu(x, offset),
     "diagonal": lambda keras, x, offset=0: keras.ops.diagonal(x, offset),
     "leaky_relu": lambda keras, x, slope=0.01: keras.ops.leaky_relu(x, slope),
-    "softplus": softplus,
+    "softplus": softplus_by("Keras", "ops.softplus"),
     "gelu": lambda keras, x, approximate="none": keras.ops.gelu(x, approximate == "tanh"),
     "layer_norm": lambda keras, x, gain, shift, eps=1e-5: keras.ops.layer_normalization(x, gain, shift, epsilon=eps),
     "rms_norm": lambda keras, x, gain, eps: keras.ops.rms_normalization(x, gain, epsilon=eps),

@@ -17,6 +17,7 @@ from refnp.verify.frameworks.shared import (
     from_rows,
     over_channels,
     rows_of,
+    softplus_by,
     walk,
     without,
 )
@@ -38,12 +39,6 @@ def last(x: Any) -> Any:
 def first(x: Any) -> Any:
     """(B, *lengths, C) → (B, C, *lengths)."""
     return x.moveaxis(-1, 1)
-
-
-@without("MLX: softplus has no threshold", threshold=None)
-def softplus(mlx, x, *, beta=1.0):
-    """nn.softplus has no β either, which is in front of x and under the result."""
-    return mlx.nn.softplus(x) if beta == 1 else mlx.nn.softplus(beta * x) / beta
 
 
 def scatter(mlx, x, updates, *, indices, mode="add"):
@@ -249,7 +244,7 @@ FUNCTIONS: dict[str, str | Callable] = {
     "diagonal": lambda mlx, x, offset=0: mlx.core.diagonal(x, offset),
     "slogdet": lambda mlx, a: mlx.core.linalg.slogdet(a)[1],
     "leaky_relu": lambda mlx, x, slope=0.01: mlx.nn.leaky_relu(x, slope),
-    "softplus": softplus,
+    "softplus": softplus_by("MLX", "nn.softplus"),
     "gelu": lambda mlx, x, approximate="none": mlx.nn.gelu_approx(x) if approximate == "tanh" else mlx.nn.gelu(x),
     "layer_norm": lambda mlx, x, gain, shift, eps=1e-5: mlx.core.fast.layer_norm(x, gain, shift, eps),
     "rms_norm": lambda mlx, x, gain, eps: mlx.core.fast.rms_norm(x, gain, eps),

@@ -15,25 +15,13 @@ from typing import Any
 import numpy as np
 
 from refnp.verify.case import NotOfferedError
-from refnp.verify.frameworks.shared import biased, from_multi_head, without
+from refnp.verify.frameworks.shared import biased, from_multi_head, softplus_by, without
 from refnp.verify.layers.convolution import pairs_of, per_axis, same
 from refnp.verify.layers.multi_head import maps_of
 from refnp.verify.layers.transformer import cut_stacks
 from refnp.verify.layers.transformer_layers import DECODER_PARTS, ENCODER_PARTS, parts_of
 
-
-def not_offered(what: str) -> NotOfferedError:
-    """The reason that a case is skipped."""
-    return NotOfferedError(f"ONNX: {what}")
-
-
 # Functions of elements, rows and matrices
-
-
-@without("ONNX: Softplus has no threshold", threshold=None)
-def softplus(graph, x, beta=1.0):
-    """Softplus has no β either, which is in front of x and under the result."""
-    return graph.Softplus(x) if beta == 1 else graph.Softplus(x * beta) / beta
 
 
 def var(graph, x, ddof=0):
@@ -52,11 +40,6 @@ def along_rows(operator: str) -> Callable:
         return graph.add(operator, x, places, updates, axis=-1, reduction={"add": "add", "put": "none"}[mode or "add"])
 
     return adapter
-
-
-def triangle(upper: int) -> Callable:
-    """Trilu for either side."""
-    return lambda graph, x, offset=0: graph.Trilu(x, graph.integers(offset), upper=upper)
 
 
 def diagonal(graph, x, offset=0):
@@ -170,7 +153,7 @@ def cosine_attention(graph, query, key, value, *, mask=None):
 def rotated(graph, x, *, places, layout="interleaved", base=10000, features=None):
     """RotaryEmbedding of (B, H, N, D), with tables of cosines and sines for each place."""
     if graph.dtype == np.float64:
-        raise not_offered("RotaryEmbedding has no float64")
+        raise NotOfferedError("ONNX: RotaryEmbedding has no float64")
     shape = (1,) * (4 - len(x.shape)) + x.shape
     half = (features or shape[-1]) // 2
     angles = np.asarray(places, np.longdouble)[:, None] * np.longdouble(base) ** (
@@ -307,7 +290,7 @@ def adaptive_pool(kind: str) -> Callable:
         if set(sizes) == {1}:
             return graph.add(f"Global{kind}", x)
         if any(n % p for n, p in zip(lengths, sizes, strict=True)):
-            raise not_offered(f"{kind} has windows of one length, adaptive ones of several")
+            raise NotOfferedError(f"ONNX: {kind} has windows of one length, adaptive ones of several")
         windows = [n // p for n, p in zip(lengths, sizes, strict=True)]
         return graph.add(kind, x, kernel_shape=windows, strides=windows)
 
@@ -335,7 +318,7 @@ def upsample(graph, x, *, factor=None, size=None, mode="nearest", align_corners=
 def set_convolution(graph, target_x, context_x, context_y, length_scale, *, divide=False, eps=1e-8, **more):
     """Σ_m [1, y_m] exp(−|x_n − x_m|²/2ℓ²): differences of all pairs, and a sum over the points."""
     if more or len(target_x.shape) > 2:
-        raise not_offered("the graph of set_convolution is of one set, with its density")
+        raise NotOfferedError("ONNX: the graph of set_convolution is of one set, with its density")
     targets, points, axes = target_x.shape[0], context_x.shape[0], target_x.shape[1]
     steps = graph.reshaped(target_x, targets, 1, axes) - graph.reshaped(context_x, 1, points, axes)
     square = graph.ReduceSumSquare(steps, graph.integers([-1]), keepdims=1, since=18) / (length_scale * length_scale)
@@ -464,12 +447,12 @@ OPERATORS: dict[str, str | Callable[..., Any]] = {
     "cumprod": lambda graph, x: graph.CumProd(x, graph.integers(-1)),
     "take_along_axis": along_rows("GatherElements"),
     "scatter": along_rows("ScatterElements"),
-    "tril": triangle(0),
-    "triu": triangle(1),
+    "tril": lambda graph, x, offset=0: graph.Trilu(x, graph.integers(offset), upper=0),
+    "triu": lambda graph, x, offset=0: graph.Trilu(x, graph.integers(offset), upper=1),
     "diagonal": diagonal,
     "leaky_relu": lambda graph, x, slope=0.01: graph.LeakyRelu(x, alpha=slope),
     "elu": lambda graph, x, alpha=1.0: graph.Elu(x, alpha=alpha),
-    "softplus": softplus,
+    "softplus": softplus_by("ONNX", "Softplus"),
     "logsumexp": lambda graph, x, axis=-1: graph.ReduceLogSumExp(x, graph.integers([axis]), keepdims=0, since=18),
     "positive_features": positive_features,
     "linear_attention": linear_attention,

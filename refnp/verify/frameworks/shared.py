@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,16 @@ def without(why: str, **defaults: Any) -> Callable[[Adapter], Adapter]:
         return asked
 
     return of_fewer_options
+
+
+def softplus_by(framework: str, path: str) -> Adapter:
+    """A softplus without a threshold, and without β, which is in front of x and under the result."""
+
+    def softplus(module: Any, x: Any, beta: float = 1.0) -> Any:
+        function = attrgetter(path)(module)
+        return function(x) if beta == 1 else function(x * beta) / beta
+
+    return without(f"{framework}: softplus has no threshold", threshold=None)(softplus)
 
 
 def biased(adapter: Adapter, inputs: int, *names: str) -> Adapter:

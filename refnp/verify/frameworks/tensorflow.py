@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from refnp.verify.case import KnownDefect, NotOfferedError, beside
-from refnp.verify.frameworks.shared import from_rows, over_channels, rows_of, walk, without
+from refnp.verify.frameworks.shared import from_rows, over_channels, rows_of, softplus_by, walk, without
 from refnp.verify.layers.activations import GELU_TANH_TAIL, PRINTED_SIGMOID, printed_elu, printed_softplus
 from refnp.verify.layers.convolution import per_axis
 from refnp.verify.layers.engine import divided_cumprod, divided_std
@@ -25,12 +25,6 @@ def last(tf, x):
 def first(tf, x):
     """(B, *lengths, C) → (B, C, *lengths)."""
     return tf.transpose(x, [0, len(x.shape) - 1, *range(1, len(x.shape) - 1)])
-
-
-@without("TensorFlow: softplus has no threshold", threshold=None)
-def softplus(tf, x, *, beta=1.0):
-    """math.softplus has no β either, which is in front of x and under the result."""
-    return tf.math.softplus(x) if beta == 1 else tf.math.softplus(beta * x) / beta
 
 
 def divided_by_n(framework: str, path: str) -> Callable:
@@ -167,7 +161,7 @@ FUNCTIONS: dict[str, str | Callable] = {
     "diagonal": lambda tf, x, offset=0: tf.linalg.diag_part(x, k=offset),
     "leaky_relu": lambda tf, x, slope=0.01: tf.nn.leaky_relu(x, slope),
     "elu": without("TensorFlow: nn.elu has no α", alpha=1.0)(lambda tf, x: tf.nn.elu(x)),
-    "softplus": softplus,
+    "softplus": softplus_by("TensorFlow", "math.softplus"),
     "gelu": lambda tf, x, approximate="none": tf.nn.gelu(x, approximate == "tanh"),
     "layer_norm": layer_norm,
     "instance_norm": normalized(lambda axes: list(range(2, axes))),
