@@ -1,11 +1,11 @@
-"""Linear and MLP: the affine map of every row, how it begins, and a chain of them with an activation in between."""
+"""Linear, MLP and Embedding: the affine map of every row, how it begins, a chain of them, and rows of a table."""
 
 import numpy as np
 import pytest
 
 import refnp.autograd as ad
 from refnp.layers.activation import gelu, relu
-from refnp.layers.linear import MLP, Linear
+from refnp.layers.linear import MLP, Embedding, Linear, embedding
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import linear as equations
 from tests.helpers import REAL, assert_same_bits, assert_within, generator, normal
@@ -68,3 +68,14 @@ def test_mlp_is_its_equation(sizes, dtype, activation):
     assert y.shape == (6, sizes[-1])
     assert_within(y, rounded.value, tolerance(rounded, dtype))
     assert_same_bits(y, by_hand)
+
+
+def test_an_embedding_draws_normal_numbers_that_the_scaling_brings_back_to_1():
+    """Mean square 1 without scaling, 1/D with it, and so 1 again in the result; to 5 standard deviations, √(2/n)."""
+    for scaled in (False, True):
+        module = Embedding(500, 64, scaled=scaled, rng=generator())
+        assert [(name, p.shape) for name, p in module.named_parameters()] == [("weight", (500, 64))]
+        rows = module(np.arange(500))
+        assert abs((rows**2).mean() - 1) < 5 * np.sqrt(2 / rows.size)
+        assert_same_bits(rows, embedding(np.arange(500), module.weight.data, scaled=scaled))
+    assert abs((module.weight.data**2).mean() * 64 - 1) < 5 * np.sqrt(2 / rows.size)
