@@ -165,7 +165,7 @@ class CANP(Attentive, ByRepresentation):
     """The attentive CNP: beside the mean r over the context, what each target finds there itself, r_n.
 
     Shapes: contexts (B, M, dx) and (B, M, dy), targets (B, N, dx), mask (B, M) → Normal of (B, N, dy).
-    Options: those of `Attentive` and of `ByRepresentation`.
+    Options: those of `Attentive` and of `NormalOutputs`.
 
     CANP(floor=0.1, scaling="features") is the baseline of TNP-pytorch.
     """

@@ -66,7 +66,7 @@ class Bootstrapping(ByRepresentation):
         rng: np.random.Generator,
         **options: Any,
     ):
-        super().__init__(*sizes, rng=rng, **options)  # type: ignore[call-arg]  # CNP or CANP
+        super().__init__(*sizes, rng=rng, **options)
         name = type(self).__name__
         check_positive_counts(name, samples=samples, loss_samples=loss_samples)
         if objective not in OBJECTIVES:
@@ -78,11 +78,7 @@ class Bootstrapping(ByRepresentation):
 
     def _predicted(  # type: ignore[override]  # a mixture where the model has one normal
         self,
-        context_x: Array | Tensor,
-        context_y: Array | Tensor,
-        mask: np.ndarray,
-        target_x: Array | Tensor,
-        *,
+        *sets: Any,
         samples: int | None = None,
         rng: np.random.Generator | None = None,
         draws: Draws | None = None,
@@ -91,6 +87,7 @@ class Bootstrapping(ByRepresentation):
 
         `draws` are the two draws themselves, in place of `rng`: see `resampling`.
         """
+        context_x, context_y, mask, target_x = sets
         draws = self.drawn(mask, self.samples if samples is None else samples, rng, draws)
         return Mixture(self.predictions(context_x, context_y, mask, target_x, draws)[1], together=1)
 

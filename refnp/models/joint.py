@@ -6,7 +6,7 @@ Source: Sivaraya (2023) §3.2, eq. 8 and 9; Bruinsma et al. (2023), arXiv 2303.1
 Transcription: tests/transcriptions/neural_processes.py.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -63,15 +63,8 @@ class Autoregressive(NeuralProcess):
         super().__init__(model.dx, model.dy)
         self.model = model
 
-    def _predicted(
-        self,
-        context_x: Array | Tensor,
-        context_y: Array | Tensor,
-        mask: np.ndarray,
-        target_x: Array | Tensor,
-        *,
-        orders: ArrayLike | None = None,
-    ) -> "ChainRule":
+    def _predicted(self, *sets: Any, orders: ArrayLike | None = None) -> "ChainRule":
+        context_x, context_y, mask, target_x = sets
         return ChainRule(OneByOne(self.model, context_x, context_y, mask), target_x, orders=orders)
 
     def targets(self, task: "Task") -> tuple[Array | Tensor, Array | Tensor, Array]:

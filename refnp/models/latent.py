@@ -32,8 +32,8 @@ from refnp.layers.activation import sigmoid
 from refnp.layers.distributions import Normal, kl_divergence
 from refnp.layers.mixture import Mixture, log_mean_exp
 from refnp.layers.module import on_tape
-from refnp.models.checks import check_deviation, check_floor, check_positive_counts
-from refnp.models.neural_process import NeuralProcess, Pooled, at_every, normal_of
+from refnp.models.checks import check_floor, check_positive_counts
+from refnp.models.neural_process import NormalOutputs, Pooled, at_every, normal_of
 
 if TYPE_CHECKING:
     from refnp.tasks import Task
@@ -67,19 +67,18 @@ def importance_weighted_bound(
     return log_mean_exp(log_likelihood(draws) + log_ratio, 0)
 
 
-class LatentModel(NeuralProcess):
+class LatentModel(NormalOutputs):
     """What models with a latent z have in common. A subclass assigns `latent_encoder`, pairs and mask → (B, 2 L), and
     `decoder`, (S, B, N, ·) → (S, B, N, 2 dy), and says in `represent` what else the decoder is given.
 
     Its answer is a Mixture over draws of z, each a Normal of (B, N, dy) that belongs together; their means,
     `components.mean`, are coherent functions.
 
-    floor: the least σ of y, f in σ = f + (1 − f) log(1 + eˢ); at least 0, below 1.
     latent_floor: the least standard deviation f of z, v = f + (1 − f) sigmoid(s).
     samples: the number of draws of z in a call.
     bound, loss_samples: the loss is this bound, "elbo" or "importance_weighted", from so many draws of z.
-    deviation: how σ comes from s and the floor, "softplus" as above, "exp" or "softplus_variance", see `normal_of`.
     objective: what `loss` is: "targets", "deepmind" or "tnp_pytorch".
+    Other options: those of `NormalOutputs`, of y.
     """
 
     joint_loss = True
@@ -88,29 +87,23 @@ class LatentModel(NeuralProcess):
 
     def __init__(
         self,
-        dx: int = 1,
-        dy: int = 1,
-        *,
-        floor: float = 0.0,
+        *sizes: int,
         latent_floor: float = 0.0,
         samples: int = 16,
         loss_samples: int = 4,
         bound: str = "elbo",
-        deviation: str = "softplus",
         objective: str = "targets",
+        **options: Any,
     ):
-        super().__init__(dx, dy)
+        super().__init__(*sizes, **options)
         name = type(self).__name__
-        check_deviation(name, deviation)
         if objective not in OBJECTIVES:
             raise ValueError(f"{name}: objective is {objective!r}; use one of {', '.join(OBJECTIVES)}")
-        check_floor(name, floor)
         check_floor(name, latent_floor, "latent_floor")
         check_positive_counts(name, samples=samples, loss_samples=loss_samples)
         self._check_bound(bound)
-        self.floor, self.latent_floor, self.bound = floor, latent_floor, bound
+        self.latent_floor, self.bound, self.objective = latent_floor, bound, objective
         self.samples, self.loss_samples = samples, loss_samples
-        self.deviation, self.objective = deviation, objective
 
     def represent(
         self, context_x: Array | Tensor, pairs: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
@@ -120,11 +113,7 @@ class LatentModel(NeuralProcess):
 
     def _predicted(
         self,
-        context_x: Array | Tensor,
-        context_y: Array | Tensor,
-        mask: np.ndarray,
-        target_x: Array | Tensor,
-        *,
+        *sets: Any,
         samples: int | None = None,
         rng: np.random.Generator | None = None,
         epsilon: ArrayLike | None = None,
@@ -133,8 +122,8 @@ class LatentModel(NeuralProcess):
 
         `epsilon` (S, B, L) is the noise of S draws, in place of `rng`; see `draws`.
         """
-        z = self.draws(self.latent(context_x, context_y, mask), self.samples, rng, epsilon, given=samples)  # (S, B, L)
-        return Mixture(self.decoder_at(context_x, context_y, mask, target_x)(z), together=2)
+        z = self.draws(self.latent(*sets[:3]), self.samples, rng, epsilon, given=samples)  # (S, B, L)
+        return Mixture(self.decoder_at(*sets)(z), together=2)
 
     def latent(self, x: Array | Tensor, y: Array | Tensor, mask: np.ndarray) -> Normal:
         """q(z | P) of the pairs (B, M, dx), (B, M, dy) that are present under the mask (B, M) → Normal of (B, L)."""

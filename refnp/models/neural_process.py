@@ -57,7 +57,10 @@ def nothing(model: Any, *sets: Any) -> Any:
 
 
 def called(predicted: Callable) -> Callable:
-    """The `__call__` of a model: it checks the sets, and hands them to `_predicted` with the options of this."""
+    """The `__call__` of a model: it checks the sets, and hands context_x, context_y, mask, target_x to `_predicted`.
+
+    It has the options of this, and its docstring.
+    """
 
     @options_of(predicted)
     def __call__(
@@ -229,23 +232,28 @@ class NeuralProcess(Module):
         return np.concatenate(found)
 
 
-class ByRepresentation(NeuralProcess):
-    """What models have in common that predict each target alone: y_n ~ N(μ_n, σ_n²), [μ_n, s_n] = MLP(r_n, x_n).
-
-    A subclass assigns `decoder`, and says in `represent` what r_n is.
+class NormalOutputs(NeuralProcess):
+    """What models have in common whose decoder gives [μ, s] of every number: N(μ, σ²).
 
     floor: the least standard deviation, f in σ = f + (1 − f) log(1 + eˢ); at least 0, below 1.
     deviation: how σ comes from s and the floor, "softplus" as above, "exp" or "softplus_variance", see `normal_of`.
     """
 
-    decoder: MLP
-    represent: Callable
-
-    def __init__(self, dx: int = 1, dy: int = 1, *, floor: float = 0.0, deviation: str = "softplus"):
-        super().__init__(dx, dy)
+    def __init__(self, *sizes: int, floor: float = 0.0, deviation: str = "softplus", **options: Any):
+        super().__init__(*sizes, **options)
         check_floor(type(self).__name__, floor)
         check_deviation(type(self).__name__, deviation)
         self.floor, self.deviation = floor, deviation
+
+
+class ByRepresentation(NormalOutputs):
+    """What models have in common that predict each target alone: y_n ~ N(μ_n, σ_n²), [μ_n, s_n] = MLP(r_n, x_n).
+
+    A subclass assigns `decoder`, and says in `represent` what r_n is. Options: those of `NormalOutputs`.
+    """
+
+    decoder: MLP
+    represent: Callable
 
     def _predicted(
         self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
@@ -295,7 +303,7 @@ class CNP(Pooled, ByRepresentation):
     Shapes: contexts (B, M, dx) and (B, M, dy), targets (B, N, dx), mask (B, M) → Normal of (B, N, dy).
 
     encoders: how many set encoders stand side by side, their vectors joined to one.
-    Other options: those of `Pooled` and of `ByRepresentation`.
+    Other options: those of `Pooled` and of `NormalOutputs`.
 
     CNP(encoders=2, floor=0.1) is the baseline of TNP-pytorch, CNP(after=0, floor=0.1) the model of DeepMind's notebook,
     and with pooling="sum", after=0, deviation="softplus_variance", floor=1e-3 what neuralprocesses does.

@@ -144,17 +144,16 @@ class TokenModel(NeuralProcess):
 
     def __init__(
         self,
-        dx: int = 1,
-        dy: int = 1,
-        *,
+        *sizes: int,
         features: int = 64,
         heads: int = 4,
         hidden: int = 128,
         layers: int = 5,
         embedding_depth: int = 2,
         flagged: str = "context",
+        **options: Any,
     ):
-        super().__init__(dx, dy)
+        super().__init__(*sizes, **options)
         check_positive_counts(type(self).__name__, layers=layers, embedding_depth=embedding_depth)
         check_flagged(type(self).__name__, flagged)
         self.layer_sizes, self.depth, self.flagged = (features, heads, hidden), layers, flagged

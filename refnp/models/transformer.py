@@ -113,24 +113,24 @@ class Transformer(Module):
         mask = _joined("source", _as_keys(source, source_mask, "source"), source_pair_mask, per_head)
         return self.encoder(x, mask=mask, bias=source_bias, per_head=per_head, rng=rng, **options)
 
+    @options_of(Decoder.extend, only=("memory_bias",))
     def _of_pairs(
         self,
-        target_keys: np.ndarray | None,
-        source_keys: np.ndarray | None,
+        keys: tuple[np.ndarray | None, np.ndarray | None],
         *,
         per_head: bool = False,
         target_pair_mask: ArrayLike | None = None,
         memory_mask: ArrayLike | None = None,
         target_bias: ArrayLike | None = None,
-        memory_bias: ArrayLike | None = None,
+        **of_memory: Any,
     ) -> dict[str, Any]:
-        """What the decoder is told of pairs of tokens; `keys` say which words of the two sentences are real."""
+        """What the decoder is told of pairs of tokens; `keys` say which words of target and source are real."""
         return {
-            "mask": _joined("target", target_keys, target_pair_mask, per_head),
-            "memory_mask": _joined("memory", source_keys, memory_mask, per_head),
+            "mask": _joined("target", keys[0], target_pair_mask, per_head),
+            "memory_mask": _joined("memory", keys[1], memory_mask, per_head),
             "bias": target_bias,
-            "memory_bias": memory_bias,
             "per_head": per_head,
+            **of_memory,
         }
 
     @options_of(encode, _of_pairs)
@@ -151,7 +151,7 @@ class Transformer(Module):
         memory = self.encode(source, **of_source, **of_both)
         x = self._embedded(self.target_embedding, target, None, rng)
         keys = _as_keys(target, target_mask, "target"), _as_keys(source, source_mask, "source")
-        x = self.decoder(x, memory, **self._of_pairs(*keys, per_head=per_head, **options), **of_both)
+        x = self.decoder(x, memory, **self._of_pairs(keys, per_head=per_head, **options), **of_both)
         return self.logits(x)
 
     def logits(self, x: Array | Tensor) -> Array | Tensor:
@@ -178,7 +178,7 @@ class Transformer(Module):
         """
         places = np.arange(np.shape(target)[-1]) + state.length
         x = self._embedded(self.target_embedding, target, places, None)
-        return self.logits(self.decoder.extend(x, state.layers, **self._of_pairs(None, state.memory_mask, **options)))
+        return self.logits(self.decoder.extend(x, state.layers, **self._of_pairs((None, state.memory_mask), **options)))
 
     def _embedded(self, embedding, tokens, places, rng):
         x = embedding(tokens)  # (..., N, D)

@@ -13,6 +13,8 @@ Transcription: tests/transcriptions/transformer.py.
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.masked_reductions import full_mask
@@ -191,12 +193,14 @@ class EncoderDecoder(Module):
         source: Array | Tensor,
         target: Array | Tensor,
         *,
+        per_head: bool = False,
+        rng: np.random.Generator | None = None,
         source_mask: ArrayLike | None = None,
         target_mask: ArrayLike | None = None,
         source_bias: ArrayLike | None = None,
         target_bias: ArrayLike | None = None,
-        **options: Any,
+        **of_memory: Any,
     ) -> Array | Tensor:
-        of_both = {name: options[name] for name in ("per_head", "rng") if name in options}
+        of_both: dict[str, Any] = {"per_head": per_head, "rng": rng}
         memory = self.encoder(source, mask=source_mask, bias=source_bias, **of_both)
-        return self.decoder(target, memory, mask=target_mask, bias=target_bias, **options)
+        return self.decoder(target, memory, mask=target_mask, bias=target_bias, **of_memory, **of_both)

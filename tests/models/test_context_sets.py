@@ -13,8 +13,8 @@ from refnp.models.convgnp import ConvGNP
 from refnp.numbers.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, seeds
 from tests.models.helpers import assert_same, generator, on_grid, parts
-from tests.models.test_convcnp import DENSITY, HEAD, RANK, made
-from tests.transcriptions import convcnp as transcriptions
+from tests.models.test_convcnp import HEAD, made
+from tests.models.test_convgnp import assert_written_out
 
 SIZES = (2, 1, 2)  # the numbers of a y in each of three sets; the middle one has the targets' dy
 
@@ -32,26 +32,12 @@ def drawn(seed, *, counts=(3, 2, 4), dtype=np.float64, width=1.0):
     return (x, y, tuple(rng.random((2, n)) < 0.7 for n in counts)), place(3)
 
 
-def several(parts_of_sets):
-    """[(x, y, mask), …] from (xs, ys, masks)."""
-    return list(zip(*parts_of_sets, strict=True))
-
-
 @given(seeds, st.sampled_from([np.float32, np.float64]), st.booleans())
 def test_value_against_index_loops(seed, dtype, unet):
     """E is that of the first set, then of the second, and so on."""
     model, (contexts, t) = of_sets(unet=unet, dtype=dtype), drawn(seed, dtype=dtype)
     x, y, mask = contexts
-    grid = model.grid(x, t, mask)
-    network = transcriptions.unet if unet else transcriptions.simple
-    right = transcriptions.convgnp(
-        model.state_dict(), lambda h, state: network(h, state, 2, **({} if unet else {"rectified": False})),
-        grid.start, grid.lengths, DENSITY, several(contexts), t, 1, RANK, floor=1e-3,
-    )  # fmt: skip
-    bounds = on_grid(model, grid, x, y, t, mask)
-    for value, reference, bound in zip(parts(model(x, y, t, mask)), right, bounds, strict=True):
-        assert value.dtype == dtype
-        assert_within(value, reference, tolerance(bound, dtype))
+    assert_written_out(model, unet, x, y, t, mask, list(zip(*contexts, strict=True)))
 
 
 @given(seeds)

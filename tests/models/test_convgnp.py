@@ -29,16 +29,21 @@ def test_value_against_index_loops(dx, dy, seed, dtype, unet, masked):
     model = made(unet, ConvGNP, dx=dx, dy=dy, dtype=dtype)
     x, y, t = sets(seed, dx=dx, dy=dy, dtype=dtype, contexts=3, targets=2, width=0.4 if dx == 2 else 1.0)
     mask = generator(seed).random(x.shape[:2]) < 0.6 if masked else None
+    assert_written_out(model, unet, x, y, t, mask, [(x, y, mask)])
+
+
+def assert_written_out(model, unet, x, y, t, mask, contexts):
+    """The prediction is that of index loops over the sets (x, y, mask)."""
     grid = model.grid(x, t, mask)
     network = transcriptions.unet if unet else transcriptions.simple
     right = transcriptions.convgnp(
         model.state_dict(), lambda h, state: network(h, state, 2, **({} if unet else {"rectified": False})),
-        grid.start, grid.lengths, DENSITY, [(x, y, mask)], t, dy, RANK, floor=1e-3,
+        grid.start, grid.lengths, DENSITY, contexts, t, model.dy, RANK, floor=1e-3,
     )  # fmt: skip
     bounds = on_grid(model, grid, x, y, t, mask)
     for value, reference, bound in zip(parts(model(x, y, t, mask)), right, bounds, strict=True):
-        assert value.dtype == dtype
-        assert_within(value, reference, tolerance(bound, dtype))
+        assert value.dtype == t.dtype
+        assert_within(value, reference, tolerance(bound, t.dtype))
 
 
 @given(seeds)

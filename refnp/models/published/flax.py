@@ -37,8 +37,8 @@ from refnp.layers.layer_norm import LayerNorm, RMSNorm
 from refnp.layers.linear import MLP, Embedding, Linear
 from refnp.layers.module import Module
 from refnp.layers.multi_head import MultiHeadAttention
+from refnp.models.published import torch
 from refnp.models.published.renaming import Entry, Names, same
-from refnp.models.published.torch import check_maps
 
 
 def of_linear(module: Linear) -> list[Entry]:
@@ -47,9 +47,8 @@ def of_linear(module: Linear) -> list[Entry]:
 
 
 def of_norm(module: Any) -> list[Entry]:
-    """Of LayerNorm, RMSNorm and GroupNorm; none where a module has no gain."""
-    names = {"scale": module.gain, "bias": getattr(module, "shift", None)}
-    return [entry for name, own in names.items() if isinstance(own, Parameter) for entry in same(name, own)]
+    """Of LayerNorm, RMSNorm and GroupNorm."""
+    return torch.of_norm(module, "scale")
 
 
 def of_batch_norm(module: BatchNorm) -> list[Entry]:
@@ -94,7 +93,7 @@ def turned(kernel: np.ndarray) -> np.ndarray:
 
 def of_attention(module: MultiHeadAttention) -> list[Entry]:
     """Of MultiHeadDotProductAttention and MultiHeadAttention: an axis for the heads."""
-    check_maps("published.flax", module)
+    torch.check_maps("published.flax", module)
     maps = {"query": module.query, "key": module.key, "value": module.value}
     found = []
     for name, own in maps.items():

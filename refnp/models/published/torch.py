@@ -50,9 +50,9 @@ def of_linear(module: Linear) -> list[Entry]:
     return transposed("weight", module.weight) + same("bias", module.bias)
 
 
-def of_norm(module: Any) -> list[Entry]:
+def of_norm(module: Any, gain: str = "weight") -> list[Entry]:
     """Of torch.nn.LayerNorm, RMSNorm, GroupNorm and InstanceNorm; none where a module has no gain."""
-    names = {"weight": module.gain, "bias": getattr(module, "shift", None)}
+    names = {gain: module.gain, "bias": getattr(module, "shift", None)}
     return [entry for name, own in names.items() if isinstance(own, Parameter) for entry in same(name, own)]
 
 
