@@ -16,7 +16,7 @@ import tempfile
 from refnp.cli import main
 
 ROOT = pathlib.Path(__file__).parents[1]
-NAMES = "engine explain judging loading symmetry tnp training transformer unification vision"
+NAMES = "engine explain judging loading symmetry training transformer unification vision"
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in NAMES.split()))
 BLOCK = re.compile(r"^```(python|console|text output)(?: (\S+))?\n(.*?)^```$", re.S | re.M)
 
