@@ -61,7 +61,7 @@ def of_storage(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
         kinds |= {name: ((i,), False) for i, name in enumerate(arguments) if len(arguments) > 1}
         for which, (chosen, results) in kinds.items():
             function = stored_function(layer, form, inputs=chosen, results=results)
-            yield Mutant(f"{which} were stored in {form.name}", (layer.name,), function, rounded=form.name)
+            yield Mutant(f"{which} were stored in {form.name}", function, rounded=form.name)
 
 
 def stored_function(layer: Layer, form: Format, *, inputs: Collection[int], results: bool) -> Callable:
@@ -85,7 +85,7 @@ def of_lines(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
             in_format = of_any_format(function, edit)
             for form in forms:
                 says, where = f"{what} were rounded to {form.name}", edit.where.replace(LETTER, f"in_{form.name}")
-                yield Mutant(says, (layer.name,), in_format(form), rounded=form.name, where=where)
+                yield Mutant(says, in_format(form), rounded=form.name, where=where)
 
 
 @primitive
@@ -116,7 +116,7 @@ def of_places(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
         if what not in seen and is_run(edit.opened, edit.line, lines):
             seen.add(what)
             mistaken, where = in_any_order(own, edit), edit.where.replace(LETTER, "in_float32")
-            yield Mutant(f"{what} were computed in float32", (layer.name,), mistaken, narrow=True, where=where)
+            yield Mutant(f"{what} were computed in float32", mistaken, narrow=True, where=where)
 
 
 def in_any_order(function: Callable, edit: Edit) -> Callable:
@@ -170,8 +170,6 @@ def of_precision(layer: Layer) -> list[Mutant]:
     """All that is inside, which shows in the results, or something."""
     own = {"function": layer.function}
     return [
-        Mutant(
-            says, (layer.name,), in_float32, {**own, "everything": says == EVERYTHING}, narrow=True, inside="float32"
-        )
+        Mutant(says, in_float32, {**own, "everything": says == EVERYTHING}, narrow=True, inside="float32")
         for says in (EVERYTHING, SOMETHING)
     ]

@@ -5,6 +5,7 @@ c is found from one element, given its closed form if it has one, and holds if i
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,9 +16,9 @@ from refnp.numbers.rounding import WIDE
 from refnp.verify.case import Layer
 from refnp.verify.causes.answered import Answered
 from refnp.verify.causes.closed_forms import closed_form, is_closed, with_digits
-from refnp.verify.causes.options import SYMBOLS, defaults_of
+from refnp.verify.causes.options import SYMBOLS, defaults_of, with_options
 from refnp.verify.causes.pullbacks import of_pullbacks, scaled_gradients
-from refnp.verify.edits.mutant import Mutant
+from refnp.verify.edits.mutant import Mutant, with_argument
 
 STARTS = ((1.0, 1.01), (0.5, 0.51), (2.0, 2.02), (-1.0, -1.01), (0.0, 1e-3))
 STEPS = 14
@@ -33,32 +34,29 @@ def of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
         return
     enough = enough_of(answered)
     for says, c in quotients(probe, "output", enough):
-        yield Mutant(f"the output were {says}", (layer.name,), times(layer, c))
+        yield Mutant(f"the output were {says}", with_output(layer, operator.mul, c))
     found = difference(probe)
     if found is not None and (enough or is_closed(found[0])):
-        yield Mutant(f"{with_digits(found[0])} were added to the output", (layer.name,), plus(layer, found[1]))
+        more = with_output(layer, operator.add, lambda arrays: found[1])
+        yield Mutant(f"{with_digits(found[0])} were added to the output", more)
     for name, default in defaults_of(layer).items():
         value = probe.problem.case.options.get(name, default)
         if isinstance(value, float):
-            for form, verb in (
-                (scaled_option(layer, name, default), "multiplied by {}"),
-                (given_option(layer, name), "{}"),
-            ):
+            for of, verb in ((operator.mul, "multiplied by {}"), (lambda value, c: c, "{}")):
+                form = functools.partial(changed_option, layer, name, of)
                 for says, number in solved(probe, form, enough, near=value if verb == "{}" else 1.0):
-                    yield Mutant(f"{SYMBOLS.get(name, name)} were {verb.format(says)}", (layer.name,), form(number))
+                    yield Mutant(f"{SYMBOLS.get(name, name)} were {verb.format(says)}", form(number))
     for i, name in enumerate(probe.problem.arrays):
         if probe.problem.arrays[name].dtype.kind != "f" or not is_differentiable(probe, name):
             continue
-        for form, verb in (
-            (scaled_argument(layer, i), "multiplied by {}"),
-            (shifted_argument(layer, i), "{} more"),
-        ):
+        for of, verb in ((operator.mul, "multiplied by {}"), (operator.add, "{} more")):
+            form = functools.partial(changed_argument, layer, i, of)
             for says, number in solved(probe, form, enough):
                 words = "of the other sign" if (says, verb) == ("−1", "multiplied by {}") else verb.format(says)
-                yield Mutant(f"{name} were {words}", (layer.name,), form(number))
+                yield Mutant(f"{name} were {words}", form(number))
         for words, bound, values in (("least", autograd.maximum, LOW), ("most", autograd.minimum, HIGH)):
             for end in values:
-                yield Mutant(f"{name} were at {words} {end:g}", (layer.name,), bounded_argument(layer, i, bound)(end))
+                yield Mutant(f"{name} were at {words} {end:g}", changed_argument(layer, i, bound, end))
 
 
 def of_gradients(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
@@ -71,7 +69,7 @@ def of_gradients(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]
     names = {q.removeprefix("gradient of ") for q in quantities}
     for says, c in quotients(probe, max(probe.wrong, key=lambda q: probe.answer[q].size), enough=True):
         words = "doubled" if says == TWICE else says
-        yield Mutant(f"the {which} were {words}", (layer.name,), scaled_gradients(layer, names, c), cancels=True)
+        yield Mutant(f"the {which} were {words}", scaled_gradients(layer, names, c), cancels=True)
     yield from of_pullbacks(layer, which, sorted(names))
 
 
@@ -184,39 +182,19 @@ def difference(a: Answered) -> tuple[str, float] | None:
     return closed_form(c, 2 * float(allowed[k]) / abs(c))
 
 
-def times(layer: Layer, c: OfCase) -> Callable:
-    """The layer's function, times c."""
-    return lambda *arrays, **options: layer.function(*arrays, **options) * c(arrays)
+def with_output(layer: Layer, of: Callable, c: OfCase) -> Callable:
+    """The layer's function, times c or plus c."""
+    return lambda *arrays, **options: of(layer.function(*arrays, **options), c(arrays))
 
 
-def plus(layer: Layer, c: float) -> Callable:
-    """The layer's function, plus c."""
-    return lambda *arrays, **options: layer.function(*arrays, **options) + c
+def changed_argument(layer: Layer, i: int, of: Callable, c: Any) -> Callable:
+    """The layer's function of an argument times c, plus c, or no less or more than c."""
+    return with_argument(layer.function, i, lambda x: of(x, c))
 
 
-def scaled_argument(layer: Layer, i: int) -> Callable[[Any], Callable]:
-    """The layer's function of c times an argument."""
-    return lambda c: lambda *x, **o: layer.function(*x[:i], x[i] * c, *x[i + 1 :], **o)
-
-
-def shifted_argument(layer: Layer, i: int) -> Callable[[Any], Callable]:
-    """The layer's function of an argument plus c."""
-    return lambda c: lambda *x, **o: layer.function(*x[:i], x[i] + c, *x[i + 1 :], **o)
-
-
-def bounded_argument(layer: Layer, i: int, bound: Callable) -> Callable[[Any], Callable]:
-    """The layer's function of an argument that is c where it is less, or more."""
-    return lambda c: lambda *x, **o: layer.function(*x[:i], bound(x[i], c), *x[i + 1 :], **o)
-
-
-def scaled_option(layer: Layer, name: str, default: float) -> Callable[[Any], Callable]:
-    """The layer's function with c times an option."""
-    return lambda c: lambda *x, **o: layer.function(*x, **{**o, name: float(c) * o.get(name, default)})
-
-
-def given_option(layer: Layer, name: str) -> Callable[[Any], Callable]:
-    """The layer's function with an option that is c."""
-    return lambda c: lambda *x, **o: layer.function(*x, **{**o, name: float(c)})
+def changed_option(layer: Layer, name: str, of: Callable, c: Any) -> Callable:
+    """The layer's function with an option times c, or c."""
+    return with_options(layer, lambda options: {name: of(options[name], float(c))})
 
 
 def solved(

@@ -19,7 +19,7 @@ from refnp import autograd as ag
 from refnp.autograd.notation import DOMAINS, Option, is_boolean, is_number, is_whole
 from refnp.verify.case import Layer
 from refnp.verify.causes.answered import Answered
-from refnp.verify.edits.mutant import Mutant
+from refnp.verify.edits.mutant import Mutant, with_argument
 
 SMALL = (0.0, 1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)  # ε of the field
 SYMBOLS = {"eps": "ε", "alpha": "α", "delta": "δ"}
@@ -38,16 +38,13 @@ def of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
     for name in names:
         values = [a.problem.case.options.get(name, defaults.get(name)) for a in answered]
         for says, change in changes_of(layer, name, values, defaults.get(name, LEFT_OUT)):
-            yield Mutant(says, (layer.name,), with_option(layer, name, change, defaults))
-    floats = {name for name, value in defaults.items() if isinstance(value, float)}
-    if floats:
-        yield Mutant(
-            "options such as ε were rounded to float32", (layer.name,), with_options_in_float32(layer, defaults)
-        )
+            yield Mutant(says, with_option(layer, name, change))
+    if any(isinstance(value, float) for value in defaults.values()):
+        yield Mutant("options such as ε were rounded to float32", with_options(layer, through_float32))
     for one, other in itertools.combinations(names, 2):
         if any(one in a.problem.case.options and other in a.problem.case.options for a in answered):
             says = f"{one} and {other} were exchanged"
-            yield Mutant(says, (layer.name,), with_exchanged_options(layer, one, other, defaults))
+            yield Mutant(says, with_options(layer, functools.partial(exchanged, one, other)))
     yield from of_moved(layer, answered)
     yield from of_indices(layer)
     yield from of_axes(layer)
@@ -55,7 +52,7 @@ def of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
     for i, j in itertools.combinations(range(len(arguments)), 2):
         if all(same_shape(a, i, j) for a in answered):
             says = f"{arguments[i]} and {arguments[j]} were exchanged"
-            yield Mutant(says, (layer.name,), with_exchanged_arguments(layer, i, j))
+            yield Mutant(says, with_exchanged_arguments(layer, i, j))
 
 
 def defaults_of(layer: Layer) -> dict[str, Any]:
@@ -113,35 +110,30 @@ def same_shape(a: Answered, i: int, j: int) -> bool:
     return j < len(arrays) and arrays[i].shape == arrays[j].shape
 
 
-def with_option(layer: Layer, name: str, change: Callable[[Any], Any], defaults: dict[str, Any]) -> Callable:
+def with_options(layer: Layer, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable:
+    """The layer's function with those options that `change` makes of all that it has, defaults among them."""
+    defaults = defaults_of(layer)
+    return lambda *arrays, **given: layer.function(*arrays, **{**given, **change({**defaults, **given})})
+
+
+def through_float32(options: dict[str, Any]) -> dict[str, Any]:
+    """Options, such as ε, that went through float32."""
+    return {name: float(np.float32(value)) for name, value in options.items() if isinstance(value, float)}
+
+
+def exchanged(one: str, other: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Two options, each with the value of the other."""
+    return {one: options.get(other), other: options.get(one)}
+
+
+def with_option(layer: Layer, name: str, change: Callable[[Any], Any]) -> Callable:
     """The layer's function with an option changed."""
 
     def changed(*arrays: Any, **given: Any) -> Any:
-        value = change(given.get(name, defaults.get(name)))
-        value = tuple(range(arrays[0].ndim)) if name == "axis" and value == "all" else value
-        return layer.function(*arrays, **{**given, name: value})
+        of_all = lambda value: tuple(range(arrays[0].ndim)) if name == "axis" and value == "all" else value
+        return with_options(layer, lambda o: {name: of_all(change(o.get(name)))})(*arrays, **given)
 
     return changed
-
-
-def with_options_in_float32(layer: Layer, defaults: dict[str, Any]) -> Callable:
-    """The layer's function with options, such as ε, that went through float32."""
-    rounded = lambda value: float(np.float32(value)) if isinstance(value, float) else value
-
-    def changed(*arrays: Any, **given: Any) -> Any:
-        return layer.function(*arrays, **{name: rounded(value) for name, value in {**defaults, **given}.items()})
-
-    return changed
-
-
-def with_exchanged_options(layer: Layer, one: str, other: str, defaults: dict[str, Any]) -> Callable:
-    """The layer's function with two options exchanged."""
-
-    def exchanged(*arrays: Any, **given: Any) -> Any:
-        first, second = (given.get(name, defaults.get(name)) for name in (one, other))
-        return layer.function(*arrays, **{**given, one: second, other: first})
-
-    return exchanged
 
 
 def with_exchanged_arguments(layer: Layer, i: int, j: int) -> Callable:
@@ -191,13 +183,7 @@ def of_moved(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
     """The layer with an argument shifted or flipped along its last axis."""
     for i, (name, x) in enumerate(answered[0].problem.arrays.items()):
         for says, move in MOVED.items() if x.dtype.kind == "f" and x.ndim else ():
-            function = functools.partial(with_argument, layer.function, i, move)
-            yield Mutant(f"{name} were {says}", (layer.name,), function)
-
-
-def with_argument(function: Callable, i: int, move: Callable[[Any], Any], *arrays: Any, **options: Any) -> Any:
-    """The function of which an argument is another."""
-    return function(*arrays[:i], move(arrays[i]), *arrays[i + 1 :], **options)
+            yield Mutant(f"{name} were {says}", with_argument(layer.function, i, move))
 
 
 def of_indices(layer: Layer) -> Iterator[Mutant]:
@@ -206,7 +192,7 @@ def of_indices(layer: Layer) -> Iterator[Mutant]:
         for letter in {shape.below for shape in argument.shapes if shape.below}:
             for says, change in INDEX.items():
                 function = functools.partial(with_index, layer, name, letter, change)
-                yield Mutant(f"{name} were {says}", (layer.name,), function)
+                yield Mutant(f"{name} were {says}", function)
 
 
 def arguments_of(layer: Layer) -> dict[str, Any]:
@@ -263,7 +249,7 @@ def of_axes(layer: Layer) -> Iterator[Mutant]:
         of = f"of the {letter} places of {' and '.join(names[:2])}"
         for says, read in READ.items() if is_summed else ():
             function = functools.partial(with_places, layer, letter, read)
-            yield Mutant(f"{of} {says} alone were read", (layer.name,), function)
+            yield Mutant(f"{of} {says} alone were read", function)
 
 
 def with_places(layer: Layer, letter: str, read: Callable[[int], slice], *arrays: Any, **options: Any) -> Any:

@@ -41,7 +41,7 @@ def of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
     for edit in edits_and_names(function, of_pullback=False):
         run = is_run(edit.opened, edit.line, lines)
         if run and (edit.narrow or is_near(probe, function_with(function, edit))):
-            yield mutant_with(layer.name, function, edit)
+            yield mutant_with(function, edit)
 
 
 def of_gradients(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
@@ -52,10 +52,10 @@ def of_gradients(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]
     lines = lines_run(function, answered[0])
     for edit in edits_and_names(function, of_pullback=True):
         if is_run(edit.opened, edit.line, lines):
-            yield mutant_with(layer.name, function, edit, back=True)
+            yield mutant_with(function, edit, back=True)
     for what, edit in around(of_partial(function), "held"):
         if is_run(edit.opened, edit.line, lines):
-            yield replace(mutant_with(layer.name, function, edit), says=f"{what} were a constant in the gradient")
+            yield replace(mutant_with(function, edit), says=f"{what} were a constant in the gradient")
 
 
 def pairs_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
@@ -71,7 +71,7 @@ def pairs_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mut
     for one in sorted(parts, key=parts.__getitem__)[:FIRST]:
         for other in parts if parts[one] < MOST_LEFT else ():
             if other.line is not one.line and is_near(probe, function_with(function, one, other)):
-                yield mutant_with(layer.name, function, one, other)
+                yield mutant_with(function, one, other)
 
 
 def numbers_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
@@ -82,7 +82,7 @@ def numbers_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[M
     for says, edit in with_number(function, lines_run(function, probe)):
         for c, value in solved(probe, of_any_number(function, edit), enough_of(answered)):
             mistaken, where = of_any_number(function, edit)(value), edit.where.replace("_c()", c)
-            yield Mutant(says.format(c), (layer.name,), mistaken, where=where)
+            yield Mutant(says.format(c), mistaken, where=where)
 
 
 def subject(layer: Layer) -> Callable | None:
@@ -173,11 +173,11 @@ def function_with(function: Callable, *several: Edit, back: bool = False) -> Cal
 
 
 @functools.cache
-def mutant_with(name: str, function: Callable, *several: Edit, back: bool = False) -> Mutant:
-    """The same, as a mistake of a layer."""
+def mutant_with(function: Callable, *several: Edit, back: bool = False) -> Mutant:
+    """The same, as a mistake."""
     says, where = ", and ".join(edit.says for edit in several), "; ".join(edit.where for edit in several)
     mistaken = function_with(function, *several, back=back)
-    return Mutant(says, (name,), mistaken, narrow=several[0].narrow, where=where)
+    return Mutant(says, mistaken, narrow=several[0].narrow, where=where)
 
 
 def with_number(function: Callable, lines: Lines) -> Iterator[tuple[str, Edit]]:

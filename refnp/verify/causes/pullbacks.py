@@ -74,19 +74,19 @@ def scaled_gradients(layer: Layer, names: Collection[str], c: Callable[[Any], fl
 def of_pullbacks(layer: Layer, which: str, names: list[str]) -> Iterator[Mutant]:
     """Mistakes of the walk back that have a name."""
     for says, change in CHANGES.items():
-        yield Mutant(says.format(which), (layer.name,), with_pullback(layer, names, change), cancels=True)
+        yield Mutant(says.format(which), with_pullback(layer, names, change), cancels=True)
     for says, slope in SLOPES.items():
         of_slope = lambda b, slope=slope: [b.bar * slope(x, b.y) if x.shape == b.y.shape else x for x in b.arrays]
-        yield Mutant(f"the {which} were ȳ {says}", (layer.name,), with_pullback(layer, names, of_slope))
+        yield Mutant(f"the {which} were ȳ {says}", with_pullback(layer, names, of_slope))
     arguments = arguments_of(layer)
     for place, other in enumerate(arguments):
         if len(names) == 1 and other != names[0]:
             taken = lambda b, place=place: [b.pullback(b.bar)[place]] * len(b.arrays)
-            yield Mutant(f"the {which} were that of {other}", (layer.name,), with_pullback(layer, names, taken))
+            yield Mutant(f"the {which} were that of {other}", with_pullback(layer, names, taken))
         for words, moved in MOVED.items():
             at = lambda b, i=place, moved=moved: b.at(*b.arrays[:i], moved(b, b.arrays[i]), *b.arrays[i + 1 :])
             says = f"the {which} were taken where {other} is {words}"
-            yield Mutant(says, (layer.name,), with_pullback(layer, names, at))
+            yield Mutant(says, with_pullback(layer, names, at))
 
 
 def of_bar(change: Callable[[np.ndarray], np.ndarray]) -> Change:

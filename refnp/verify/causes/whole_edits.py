@@ -23,6 +23,7 @@ from refnp.autograd.tensor import Node, Tensor
 from refnp.layers.module import Module
 from refnp.numbers.rounding import WIDE
 from refnp.verify.edits.edited import modules_in
+from refnp.verify.edits.mutant import with_argument
 from refnp.verify.layers import cases
 from refnp.verify.mutants import mutants_of
 from refnp.verify.propagation import Loss, needs_gradient, wide
@@ -140,7 +141,7 @@ def edits_of(model: Model, arrays: Arrays) -> Iterator[Edit]:
     for k, node in enumerate(nodes):
         for i, argument in enumerate(node.arguments or ()):
             if are_positions(argument):
-                operation = with_argument(node.operation, i, argument + 1)
+                operation = with_argument(node.operation, i, lambda positions: positions + 1)
                 yield Edit("positions were counted from 1", of_operation([k], operation))
     yield from of_parameters(arrays, model.parameters)
     for word, values in WORDS.items():
@@ -191,14 +192,7 @@ def with_gradients_lost(node: Node) -> Iterator[tuple[str, Operation]]:
     of_gradients = [i for i, argument in enumerate(node.arguments or ()) if needs_gradient(argument)]
     for i in of_gradients:
         place = f"argument {i + 1}" if len(of_gradients) > 1 else "it"
-        yield f"no gradient came back through {place}", with_constant(node.operation, i)
-
-
-def with_constant(operation: Operation, place: int) -> Operation:
-    """An operation for which an argument is a constant."""
-    return lambda *arguments, **options: operation(
-        *arguments[:place], raw(arguments[place]), *arguments[place + 1 :], **options
-    )
+        yield f"no gradient came back through {place}", with_argument(node.operation, i, raw)
 
 
 def operations_of(node: Node) -> Iterator[tuple[str, Operation]]:
@@ -296,11 +290,6 @@ def as_called(operation: Operation, other: Operation) -> Operation:
 def with_option(operation: Operation, **changed: Any) -> Operation:
     """An operation with other options."""
     return lambda *arguments, **options: operation(*arguments, **{**options, **changed})
-
-
-def with_argument(operation: Operation, place: int, value: Any) -> Operation:
-    """An operation with another argument."""
-    return lambda *arguments, **options: operation(*arguments[:place], value, *arguments[place + 1 :], **options)
 
 
 def of_operation(places: list[int], operation: Operation) -> Callable[[Model, Arrays], Taped]:

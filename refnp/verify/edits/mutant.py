@@ -17,7 +17,7 @@ from refnp.autograd import primitive
 class Mutant:
     """One known mistake in an equation: "ε stood outside the root".
 
-    `function` takes the arguments and options of the function of refnp in `layers`, and its gradients are those of
+    `function` takes the arguments and options of a layer's function of refnp, and its gradients are those of
     `refnp.vjp`: its own derivative, or for a mistake in the gradient alone the mistaken one. A mistake of rounding is
     `narrow`: it shows in the precision that is judged, and not in a wider one. What computes in a lower precision than
     that names it, `inside`, and is allowed what that precision is. What is `rounded` to a format at one place is to
@@ -27,7 +27,6 @@ class Mutant:
     """
 
     says: str
-    layers: tuple[str, ...]
     template: Callable
     switches: Mapping[str, Any] = field(default_factory=dict)  # which edits of the template are made
     narrow: bool = False
@@ -49,10 +48,14 @@ class Mutant:
         allows = getattr(self.template, "allows", None)  # what edits a page, whether both edits can be made
         if allows is not None and not allows((*self.switches, *other.switches)):
             return None
-        shared = tuple(name for name in self.layers if name in other.layers)
         says, switches = f"{self.says}, and {other.says}", {**self.switches, **other.switches}
         narrow, mixed = self.narrow or other.narrow, self.narrow != other.narrow
-        return Mutant(says, shared, self.template, switches, narrow, mixed=mixed)
+        return Mutant(says, self.template, switches, narrow, mixed=mixed)
+
+
+def with_argument(function: Callable, i: int, change: Callable[[Any], Any]) -> Callable:
+    """The function of which an argument is another."""
+    return lambda *arrays, **options: function(*arrays[:i], change(arrays[i]), *arrays[i + 1 :], **options)
 
 
 @primitive

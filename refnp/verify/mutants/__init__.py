@@ -38,15 +38,16 @@ def rows_of(text: str) -> list[Row]:
     return found
 
 
-def made_of(rows: list[Row]) -> list[Mutant]:
-    """The mistakes of a table, each for one layer: those of the equation first, then of gradients, then of rounding."""
+def made_of(rows: list[Row]) -> dict[str, list[Mutant]]:
+    """The mistakes of a table, by layer: those of the equation first, then of gradients, then of rounding."""
     pages = {name: EditedPage(function, WORDS, PAGES.get(name, ())) for name, function in SUBJECTS.items()}
-    found = []
+    found: dict[str, list[Mutant]] = {}
     for row in sorted(rows, key=lambda row: KINDS.index(row.kind)):
         for name in row.layers:
             pages[name].edits[row.says] = row.rewrites, "VJP" in row.kind
             narrow, rounded = "rounding" in row.kind, "bfloat16" if "bfloat16" in row.kind else ""
-            found.append(Mutant(row.says, (name,), pages[name], {row.says: True}, narrow, rounded=rounded))
+            mutant = Mutant(row.says, pages[name], {row.says: True}, narrow, rounded=rounded)
+            found.setdefault(name, []).append(mutant)
     return found
 
 
@@ -56,12 +57,11 @@ MUTANTS = made_of(ROWS)
 
 def mutants_of(layer: Layer) -> list[Mutant]:
     """Every mutant of a layer, the simplest first."""
-    own = [mutant for mutant in MUTANTS if layer.name in mutant.layers]
-    if layer.inner is not None:
-        base, turned = layer.inner
-        of_base = [mutant for mutant in MUTANTS if base.name in mutant.layers]
-        own += [replace(m, layers=(layer.name,), template=turned(m.template)) for m in of_base]
-    return own
+    own = MUTANTS.get(layer.name, [])
+    if layer.inner is None:
+        return own
+    base, turned = layer.inner
+    return own + [replace(mutant, template=turned(mutant.template)) for mutant in MUTANTS.get(base.name, [])]
 
 
 __all__ = ["MUTANTS", "Mutant", "mutants_of"]
