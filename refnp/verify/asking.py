@@ -22,14 +22,14 @@ from refnp.verify.calling import (
     adapted,
     call_of,
 )
-from refnp.verify.case import Answer, Case, Convention, KnownDefect, NotOfferedError, Problem
+from refnp.verify.case import Answer, Case, Convention, KnownDefect, NotOfferedError, Problem, quiet
 from refnp.verify.conventions import AS_IT_IS, MASKS, Layout
-from refnp.verify.excuses import contradicts, explaining
-from refnp.verify.findings import REFUSES, Key, Report, first_line, key_of, quiet
+from refnp.verify.excuses import Given, contradicts, explaining
+from refnp.verify.findings import REFUSES, Report, first_line
 from refnp.verify.foreign import ForeignError, in_child, is_foreign
 from refnp.verify.frameworks import PAGES, inspection, module_parameters
 from refnp.verify.frameworks.native import NUMPY, Native, Question
-from refnp.verify.judge import CONVENTION, DEVIATES, Judgement, failed, judged, matches
+from refnp.verify.judge import CONVENTION, DEVIATES, Judgement, Key, failed, judged, matches
 from refnp.verify.layer_names import SAID_BY_NAME
 from refnp.verify.modules import (
     OF_ROWS,
@@ -284,24 +284,23 @@ class Asked:
     def without_conventions(self, report: Report) -> list[Judgement]:
         """The rows, judged again where a convention explains them that others do not follow: it is none of theirs."""
         followed = {row.issue for row in report.judgements if row.verdict == CONVENTION}
-        wrong = {key_of(row) for row in report.deviations if not row.why}
+        wrong = {row.key for row in report.deviations if not row.why}
         known = lambda problem: self.known_in[problem.case.name]
         broken = {
             defect.issue
             for problem, answer in report.answers
             if (problem.case.name, problem.dtype, "output") in wrong
             for defect in known(problem)
-            if defect.issue in followed
-            and contradicts(defect, problem, "output", np.asarray(answer["output"]), problem.dtype)
+            if defect.issue in followed and contradicts(defect, Given(problem, "output", np.asarray(answer["output"])))
         }
-        own = {key_of(row) for row in report.judgements if row.verdict == CONVENTION and row.issue in broken}
+        own = {row.key for row in report.judgements if row.verdict == CONVENTION and row.issue in broken}
         again: dict[Key, Judgement] = {}
         for problem, answer in report.answers:
             if any((problem.case.name, problem.dtype, quantity) in own for quantity in answer):
                 left = excusing([d for d in known(problem) if d.issue not in broken], self.excused, self.who)
                 rows = judged(problem, answer, problem.reference(), self.who, self.version, known=left)
-                again |= {key_of(row): row for row in rows}
-        return [again[key_of(row)] if key_of(row) in own else row for row in report.judgements]
+                again |= {row.key: row for row in rows}
+        return [again[row.key] if row.key in own else row for row in report.judgements]
 
     def could_not_be_judged(self, report: Report) -> None:
         """ValueError if every call raised the same, with where it did."""
@@ -380,13 +379,13 @@ class Asked:
         for row in rows if known else ():
             if row.verdict != DEVIATES or row.why:
                 continue
-            name, given = self.native.name, answer[row.quantity]
+            name, given = self.native.name, Given(problem, row.quantity, answer[row.quantity], row.dtype, self.version)
             own = [d for d in known if not isinstance(d, Convention)]
             own = [d for d in own if d.covers(name, row.dtype, row.quantity, row.case)]
-            defect = explaining(own, problem, row.quantity, given, row.dtype, self.version, self.vain)
+            defect = explaining(own, given, self.vain)
             if defect is not None:
                 says = f"known of {defect.framework}: {defect.why}; excused=({defect.issue!r},) excuses it"
-                found[row.case, row.dtype, row.quantity] = says
+                found[row.key] = says
         return found
 
     def answer(self, problem: Problem) -> tuple[Answer, list[str]]:

@@ -1,10 +1,12 @@
 """What is verified of a layer: its equation, cases for every framework, small inputs for gradcheck, known defects."""
 
+import contextlib
 import fnmatch
 import functools
 import hashlib
+import warnings
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -34,6 +36,14 @@ class NotOfferedError(Exception):
 
 class FailedError(Exception):
     """The framework gave no answer where it should have: it crashed, or took too long; the message says which."""
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Warnings off: many inputs are meant to overflow."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def normal(*shape: int, scale: float = 1.0, shift: float = 0.0) -> Draw:

@@ -18,8 +18,8 @@ from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Tensor
 from refnp.numbers.rounding import Rounded
 from refnp.verify.asking import real
-from refnp.verify.case import Case, Layer
-from refnp.verify.findings import Report, first_line, plural, quiet
+from refnp.verify.case import Case, Layer, quiet
+from refnp.verify.findings import Report, first_line, plural
 from refnp.verify.frameworks.native import NATIVES, NUMPY
 from refnp.verify.judged_pages import Formula, by_tape
 from refnp.verify.propagation import bounded, wide

@@ -13,6 +13,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,78 +41,86 @@ VAIN, MANY = 6, 200  # times that a formula explained nothing, and numbers of a 
 CHANGE = 0.01  # of an element of a recorded answer, which is to be found
 
 
-def excused_by(
-    known: Sequence[KnownDefect],
-    problem: Problem,
-    quantity: str,
-    given: np.ndarray,
-    dtype: str,
-    version: str,
-    vain: Counter[str] | None = None,
-) -> KnownDefect | None:
+@dataclass(frozen=True)
+class Given:
+    """An array of an answer: which quantity it is, what it was computed in, and by which version of a framework."""
+
+    problem: Problem
+    quantity: str
+    array: np.ndarray
+    computed_in: str = ""  # the precision of the problem unless told
+    version: str = ""
+
+    @property
+    def dtype(self) -> str:
+        """The precision that it was computed in."""
+        return self.computed_in or self.problem.dtype
+
+    @property
+    def tolerance(self) -> np.ndarray:
+        """What rounding may do to the right array."""
+        return tolerance(self.problem.bounds[self.quantity], self.dtype)
+
+    def by(self, defect: KnownDefect) -> tuple[np.ndarray, np.ndarray]:
+        """What the formula of a defect gives, and what an answer may be off from it."""
+        return defect.bounds(self.problem, self.dtype)[self.quantity]
+
+
+def excused_by(known: Sequence[KnownDefect], given: Given, vain: Counter[str] | None = None) -> KnownDefect | None:
     """The first convention that the numbers follow, or known defect; None where nothing explains them.
 
     In `vain` it is counted how often a formula explained nothing; one that did so VAIN times is not computed for cases
     of many numbers.
     """
-    of_all = () if quantity == "output" else (SUBGRADIENT,)
+    of_all = () if given.quantity == "output" else (SUBGRADIENT,)
     first = (*sorted(known, key=lambda defect: not isinstance(defect, Convention)), *of_all)
-    return explaining(first, problem, quantity, given, dtype, version, vain)
+    return explaining(first, given, vain)
 
 
-def explaining(
-    defects: Sequence[KnownDefect],
-    problem: Problem,
-    quantity: str,
-    given: np.ndarray,
-    dtype: str,
-    version: str,
-    vain: Counter[str] | None = None,
-) -> KnownDefect | None:
+def explaining(defects: Sequence[KnownDefect], given: Given, vain: Counter[str] | None = None) -> KnownDefect | None:
     """The first that explains the numbers."""
     vain = Counter() if vain is None else vain
-    many = sum(array.size for array in problem.arrays.values()) > MANY
+    many = sum(array.size for array in given.problem.arrays.values()) > MANY
     for defect in defects:
         if many and vain[defect.issue] >= VAIN:
             continue
-        if excuses(defect, problem, quantity, given, dtype, version):
+        if excuses(defect, given):
             vain[defect.issue] = -sys.maxsize
             return defect
         vain[defect.issue] += 1
     return None
 
 
-def excuses(
-    defect: KnownDefect, problem: Problem, quantity: str, given: np.ndarray, dtype: str, version: str = ""
-) -> bool:
+def excuses(defect: KnownDefect, given: Given) -> bool:
     """Whether the answer is what the formula of the defect gives; or what was seen, where the formula does not say."""
     if defect.fails:
         return False
-    seen = fingerprints().get(defect.of or defect.framework, {}).get(f"{key_of(problem)}: {quantity}", "")
+    key = f"{key_of(given.problem)}: {given.quantity}"
+    seen = fingerprints().get(defect.of or defect.framework, {}).get(key, "")
     if not defect.has_formula:
-        return seen == fingerprint(given)
-    if seen and version.endswith(RECORDED) and seen != fingerprint(given):
+        return seen == fingerprint(given.array)
+    if seen and given.version.endswith(RECORDED) and seen != fingerprint(given.array):
         return False
-    return by_formula(defect, problem, quantity, given, dtype)
+    return by_formula(defect, given)
 
 
-def by_formula(defect: KnownDefect, problem: Problem, quantity: str, given: np.ndarray, dtype: str) -> bool:
+def by_formula(defect: KnownDefect, given: Given) -> bool:
     """Whether every element is within the bound of the formula; where that is infinite it says nothing.
 
     An element of which nothing is known without the defect either, such as one that overflows, needs no explanation,
     and one that is right needs none where the formula says nothing.
     """
-    value, allowed = defect.bounds(problem, dtype)[quantity]
+    value, allowed = given.by(defect)
     allowed = np.where(np.isfinite(value), allowed, 0)
-    if given.shape != value.shape:
+    if given.array.shape != value.shape:
         return False
-    own = tolerance(problem.bounds[quantity], dtype)
+    own = given.tolerance
     silent = np.isfinite(own) & ~np.isfinite(allowed)
     if silent.any():
-        right = problem.reference()[quantity]
-        if (errors_over_bounds(given, right, own, dtype)[1][silent] > 1).any():
+        right = given.problem.reference()[given.quantity]
+        if (errors_over_bounds(given.array, right, own, given.dtype)[1][silent] > 1).any():
             return False
-    return deviation(given, value, allowed, defect.computed_in or dtype)[0] <= 1
+    return deviation(given.array, value, allowed, defect.computed_in or given.dtype)[0] <= 1
 
 
 @functools.cache
@@ -127,33 +136,31 @@ def fingerprint(given: np.ndarray) -> str:
     return hashlib.sha256(f"{given.dtype}{given.shape}".encode() + plain.tobytes()).hexdigest()[:16]
 
 
-def contradicts(defect: KnownDefect, problem: Problem, quantity: str, given: np.ndarray, dtype: str) -> bool:
+def contradicts(defect: KnownDefect, given: Given) -> bool:
     """Whether no number that the formula makes another than is right is as the formula has it."""
-    value, allowed = defect.bounds(problem, dtype)[quantity]
-    if given.shape != value.shape:
+    value, allowed = given.by(defect)
+    if given.array.shape != value.shape:
         return False
-    own = tolerance(problem.bounds[quantity], dtype) + allowed
+    right = given.problem.reference()[given.quantity]
     differs, away = (
-        errors_over_bounds(a, value, bound, dtype)[1] > 1
-        for a, bound in ((problem.reference()[quantity], own), (given, allowed))
+        errors_over_bounds(a, value, bound, given.dtype)[1] > 1
+        for a, bound in ((right, given.tolerance + allowed), (given.array, allowed))
     )
     return bool(differs.any() and away[differs].all())
 
 
-def says_little(defect: KnownDefect, problem: Problem, quantity: str, given: np.ndarray, dtype: str) -> bool:
+def says_little(defect: KnownDefect, given: Given) -> bool:
     """Whether the formula would excuse the answer, too, if one of its elements were a hundredth of itself larger."""
-    value, allowed = defect.bounds(problem, dtype)[quantity]
-    changed = (given * (1 + sign * CHANGE) for sign in (-1, 1))
-    return any((np.isfinite(given) & (given != 0) & (np.abs(c - value) <= allowed)).any() for c in changed)
+    (value, allowed), array = given.by(defect), given.array
+    changed = (array * (1 + sign * CHANGE) for sign in (-1, 1))
+    return any((np.isfinite(array) & (array != 0) & (np.abs(c - value) <= allowed)).any() for c in changed)
 
 
-def is_to_be_seen(
-    known: Sequence[KnownDefect], framework: str, problem: Problem, quantity: str, given: np.ndarray
-) -> bool:
+def is_to_be_seen(known: Sequence[KnownDefect], framework: str, given: Given) -> bool:
     """Whether no formula of what is known explains a recorded answer; or one that says little."""
-    dtype = problem.dtype
-    covering = [d for d in known if d.covers(framework, dtype, quantity, problem.case.name) and not d.fails]
-    formulas = [d for d in covering if d.has_formula and by_formula(d, problem, quantity, given, dtype)]
+    where = framework, given.dtype, given.quantity, given.problem.case.name
+    covering = [d for d in known if d.covers(*where) and not d.fails]
+    formulas = [d for d in covering if d.has_formula and by_formula(d, given)]
     if not formulas:
         return any(not defect.has_formula for defect in covering)
-    return any(says_little(defect, problem, quantity, given, dtype) for defect in formulas)
+    return any(says_little(defect, given) for defect in formulas)

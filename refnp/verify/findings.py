@@ -1,13 +1,11 @@
 """What came of a judgement: the report, why rows deviate, and the text."""
 
-import contextlib
 import html
 import itertools
 import math
 import re
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,15 +14,14 @@ import numpy as np
 
 from refnp.autograd.declaration import Declaration
 from refnp.numbers.rounding import ASSUMED
-from refnp.verify.case import Answer, Problem
+from refnp.verify.case import Answer, Problem, quiet
 from refnp.verify.causes import SECONDS, Cause, Clock, causes
-from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement
+from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement, Key
 from refnp.verify.layer_names import closest
 from refnp.verify.record import DTYPES
-from refnp.verify.report import exactly, number, ratio_of
+from refnp.verify.report import came, number, ratio_of
 
 REFUSES = "it raises"  # in front of what it says of cases that it refuses
-Key = tuple[str, str, str]  # the case, the precision and the quantity of a row
 
 
 @dataclass(repr=False)
@@ -106,7 +103,7 @@ def causes_of(report: Report, *, of_one: bool = True) -> list[Cause]:
 
     In a whole model the rows are not `of_one` function.
     """
-    rows = {key_of(row): row for row in report.deviations}
+    rows = {row.key: row for row in report.deviations}
     failures = grouped({key: row.why for key, row in rows.items() if row.why}, rows)
     with quiet():
         found = causes(
@@ -147,11 +144,6 @@ def grouped(says: Mapping[Key, str], rows: Mapping[Key, Judgement]) -> list[Caus
         groups.setdefault(re.sub(r"\d+", "0", text), []).append(key)
     worst = lambda keys: max(ratio_of(rows[key]) for key in keys)
     return [Cause(says[keys[0]], tuple(keys), worst(keys), math.nan) for keys in groups.values()]
-
-
-def key_of(row: Judgement) -> Key:
-    """What names a row in a report."""
-    return row.case, row.dtype, row.quantity
 
 
 def text_of(report: Report) -> str:
@@ -213,7 +205,7 @@ def headline(report: Report) -> str:
 
 def paragraph(report: Report, index: int, cause: Cause) -> list[str]:
     """A cause with one row worked out: what came, what is right, and how to have the inputs."""
-    rows = [row for row in report.deviations if key_of(row) in cause.rows]
+    rows = [row for row in report.deviations if row.key in cause.rows]
     names = list(dict.fromkeys(row.case for row in rows))
     says = cause.says or cause.seen or "no known mistake fits"
     says += "".join(f", or {other}" for other in cause.others)
@@ -222,9 +214,7 @@ def paragraph(report: Report, index: int, cause: Cause) -> list[str]:
     says += f", {cause.pattern}" if cause.pattern else ""
     row = max(rows, key=ratio_of)
     example = f"{row.case}, {row.dtype}, {row.quantity}"
-    if not (math.isnan(row.claimed) and math.isnan(row.right)):
-        claimed, right = exactly(row.claimed, row.right)
-        example += f": {claimed} where {right} is right"
+    example += f": {numbers}" if (numbers := came(row)) else ""
     if math.isfinite(row.error_over_bound):
         example += f", {number(row.error_over_bound)} times its bound"
     lines = [f"{index}. {says}: {plural(len(rows), 'row')} of {plural(len(names), 'case')}"]
@@ -264,14 +254,6 @@ def shortened(names: Sequence[str], most: int = 6) -> list[str]:
 def plural(count: int, word: str) -> str:
     """ "1 row", "2 rows"."""
     return f"{count} {word}{'' if count == 1 else 's'}"
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Warnings off: many inputs are meant to overflow."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def first_line(wrong: BaseException) -> str:

@@ -8,7 +8,6 @@ frameworks   every case: refnp itself in float32 and float64, its reference agai
 import fnmatch
 import functools
 import math
-import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -31,8 +30,9 @@ from refnp.verify.case import (
     KnownDefect,
     NotOfferedError,
     Problem,
+    quiet,
 )
-from refnp.verify.excuses import excused_by
+from refnp.verify.excuses import Given, excused_by
 from refnp.verify.frameworks import PACKAGES, Framework, framework_of, installed
 from refnp.verify.layers import cases, gradient_inputs
 from refnp.verify.properties import Property, properties
@@ -42,6 +42,7 @@ from refnp.version import __version__
 DIGITS = 12.0  # asked of gradients in float64, as gradcheck asks
 WITHIN, CONVENTION, KNOWN = "within bound", "another convention", "known defect"
 DEVIATES, SKIPPED = "deviates", "skipped"
+Key = tuple[str, str, str]  # the case, the precision and the quantity of a row
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,11 @@ class Judgement:
     claimed: float = math.nan  # the worst element as it was given, and as it should be
     right: float = math.nan
     why: str = ""
+
+    @property
+    def key(self) -> Key:
+        """What names a row in a report."""
+        return self.case, self.dtype, self.quantity
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; a number that is not finite (a NaN where there should be none, nothing to compare) is null."""
@@ -90,8 +96,9 @@ def judged(
         given, right = np.asarray(answer[quantity]), np.asarray(reference[quantity])
         common = ("frameworks", case.name, framework, version, dtype, quantity)
         named = [d for d in (*case.known_defects, *known) if d.covers(framework, dtype, quantity, case.name)]
+        asked = Given(problem, quantity, given, dtype, version)
         if given.shape != right.shape:
-            verdict, issue, why = verdict_of(excused_by(named, problem, quantity, given, dtype, version, vain))
+            verdict, issue, why = verdict_of(excused_by(named, asked, vain))
             why = why or f"shape {given.shape} where {right.shape} is right"
             found.append(Judgement(*common, math.inf, math.inf, verdict, issue, why=why))
             if quantity == "output":  # no cotangent fits it
@@ -102,7 +109,7 @@ def judged(
         if ratio <= 1:
             found.append(Judgement(*common, ratio, ulps, WITHIN, why=beyond_blocks(problem, quantity, given, right)))
             continue
-        verdict, issue, why = verdict_of(excused_by(named, problem, quantity, given, dtype, version, vain))
+        verdict, issue, why = verdict_of(excused_by(named, asked, vain))
         found.append(Judgement(*common, ratio, ulps, verdict, issue, float(given[worst]), float(right[worst]), why))
     return found
 
@@ -160,8 +167,7 @@ class Check:
 
     def run(self) -> list[Judgement]:
         """Do the work, with warnings off: many inputs are meant to overflow, in refnp or in a framework."""
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet():
             try:
                 return self.work()
             except Exception as failure:  # one broken layer must not hide the others

@@ -19,7 +19,7 @@ from refnp.verify.findings import Report, causes_of, excused_lines
 from refnp.verify.frameworks.torch_run import Call
 from refnp.verify.judge import DEVIATES, WITHIN, Judgement
 from refnp.verify.propagation import bounded
-from refnp.verify.report import exactly, number
+from refnp.verify.report import came, number
 
 END_TO_END = "end to end"
 HOLDS, NOT_JUDGED = "holds", "not judged"
@@ -108,8 +108,7 @@ class ModelReport(Report):
         for row in self.deviations:
             text = f"  {path_of(row)}, {row.quantity}: {number(row.error_over_bound)} times its bound"
             if math.isfinite(row.claimed) and math.isfinite(row.right):
-                claimed, right = exactly(row.claimed, row.right)
-                text += f", {claimed} where {right} is right"
+                text += f", {came(row)}"
             lines.append(text + (f" ({row.why})" if row.why and path_of(row) == END_TO_END else ""))
         return lines
 

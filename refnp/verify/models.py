@@ -11,7 +11,6 @@ import fnmatch
 import functools
 import inspect
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,7 +21,7 @@ from refnp.autograd.tensor import Tensor
 from refnp.layers.module import Module
 from refnp.numbers.precision import policy
 from refnp.verify.asking import name_of, names
-from refnp.verify.case import Convention, KnownDefect, Layer
+from refnp.verify.case import Convention, KnownDefect, Layer, quiet
 from refnp.verify.frameworks.torch_modules import Part, Reading
 from refnp.verify.frameworks.torch_run import Call, Run, checked, is_module, recorded
 from refnp.verify.frameworks.torch_trace import NotTracedError, traced
@@ -87,8 +86,7 @@ def judge_model(
     check_excused(excused)
     if precision is not None:
         policy(precision)
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         if like is None or is_module(module):
             readers = readers_of(checked(module), equations or {})
             run = recorded(module, inputs, gradients=gradients is True, readers=readers)

@@ -17,7 +17,6 @@ import io
 import json
 import platform
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from refnp.files import write_whole
-from refnp.verify.case import Answer, Case, FailedError, NotOfferedError, Problem
+from refnp.verify.case import Answer, Case, FailedError, NotOfferedError, Problem, quiet
 from refnp.verify.frameworks import PACKAGES, Framework, framework_of, framework_with, installed
 from refnp.verify.layers import cases_of_layers
 
@@ -177,8 +176,7 @@ def record(framework: Framework, file: Path, named: Sequence[Case], *, again: bo
 
 def asked(framework: Framework, problem: Problem) -> Entry:
     """What a framework answers, or why it does not."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some inputs are meant to overflow
+    with quiet():
         try:
             return {"checksum": problem.checksum(), "answer": framework.answer(problem)}
         except NotOfferedError as reason:

@@ -1,18 +1,20 @@
 """The report of `refnp verify`: a line for each check, a summary to read, and as JSON a row for each judgement."""
 
+import argparse
 import itertools
 import json
 import math
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from platform import platform
 from typing import Any
 
 import numpy as np
 
+from refnp.files import write_whole
 from refnp.numbers.rounding import ASSUMED, judging_precision
 from refnp.verify.judge import (
     CONVENTION,
@@ -23,7 +25,6 @@ from refnp.verify.judge import (
     Check,
     Judgement,
 )
-from refnp.verify.record import write_whole
 from refnp.version import __version__
 
 WIDTH = 52
@@ -46,6 +47,13 @@ def exactly(claimed: float, right: float) -> tuple[str, str]:
         if shorter[0] != shorter[1] and texts[0] != texts[1]:
             break
     return texts
+
+
+def came(row: Judgement) -> str:
+    """ "0.1 where 0.2 is right", the worst element of a row; "" where there were no numbers to compare."""
+    if math.isnan(row.claimed) and math.isnan(row.right):
+        return ""
+    return "{} where {} is right".format(*exactly(row.claimed, row.right))
 
 
 def line(check: Check, rows: list[Judgement]) -> str:
@@ -95,9 +103,7 @@ def deviations(rows: Iterable[Judgement]) -> list[str]:
         if row.verdict == DEVIATES:
             text = f"{row.case}: {row.framework} {row.version}, {row.dtype}, {row.quantity}: "
             text += f"{number(row.error_over_bound)} times its bound"
-            if not (math.isnan(row.claimed) and math.isnan(row.right)):
-                claimed, right = exactly(row.claimed, row.right)
-                text += f", {claimed} where {right} is right"
+            text += f", {numbers}" if (numbers := came(row)) else ""
             found.append(text + (f" ({row.why})" if row.why else ""))
     return found
 
@@ -148,6 +154,17 @@ def as_json(rows: Iterable[Judgement], causes: Iterable[Any] | None = None) -> s
     if causes is not None:
         found["causes"] = [cause.as_json() for cause in causes]
     return json.dumps(found, indent=1, allow_nan=False)
+
+
+def shown_or_written(prog: str, about: str, file: Path, text: Callable[[], str], argv: Sequence[str] | None) -> int:
+    """A command that prints a text, or with --write writes it to a file."""
+    parser = argparse.ArgumentParser(prog=f"python -m {prog}", description=about)
+    parser.add_argument("--write", action="store_true", help=f"write {file.name} and not the terminal")
+    if parser.parse_args(argv).write:
+        write_whole(file, text().encode())
+    else:
+        print(text(), end="")
+    return 0
 
 
 def check_writable(file: Path) -> None:

@@ -4,20 +4,18 @@ A table of frameworks and layers; then, for each framework, what it is known for
 prints a script for it, and where it was reported. Nothing is run but refnp: the answers are those that were recorded.
 """
 
-import argparse
 import re
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from refnp.verify.case import quiet
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement, case_judgements, frameworks
 from refnp.verify.layers import cases_of_layers
-from refnp.verify.record import write_whole
-from refnp.verify.report import exactly, layer_of, ratio_of
+from refnp.verify.report import came, layer_of, ratio_of, shown_or_written
 from refnp.verify.reproduce import LANGUAGES
 
 PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
@@ -49,8 +47,7 @@ such as `refnp verify --reproduce "{case}" {name}`; the case of every row stands
 def recorded_rows() -> list[Judgement]:
     """Every recorded answer, judged."""
     others = frameworks(live=())
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         rows = [row for case in cases_of_layers() for row in case_judgements(case, others)]
     return [row for row in rows if row.framework != "refnp"]
 
@@ -102,8 +99,7 @@ def known_line(verdict: str, issue: str, rows: list[Judgement]) -> str:
     """What it is, an example, how many rows show it, and the report."""
     worst = max(rows, key=lambda row: (not np.isnan(row.claimed) or not np.isnan(row.right), ratio_of(row)))
     example = f"`{worst.case}`, {worst.dtype}, {worst.quantity}"
-    if not (np.isnan(worst.claimed) and np.isnan(worst.right)):
-        example += ": {} where {} is right".format(*exactly(worst.claimed, worst.right))
+    example += f": {numbers}" if (numbers := came(worst)) else ""
     kind = {CONVENTION: "convention", KNOWN: "defect", DEVIATES: "**deviates**"}[verdict]
     what = f"{worst.why or 'not known why'} ({issue})" if issue and not REPORT.search(issue) else worst.why
     texts = [text.replace("|", "\\|") for text in (what or "", example)]
@@ -115,15 +111,8 @@ def known_line(verdict: str, issue: str, rows: list[Judgement]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the page, or write it."""
-    parser = argparse.ArgumentParser(prog="python -m refnp.verify.table", description="Write docs/frameworks.md.")
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} and not the terminal")
-    options = parser.parse_args(argv)
-    text = page(recorded_rows())
-    if not options.write:
-        print(text, end="")
-    else:
-        write_whole(PAGE, text.encode())
-    return 0
+    text = lambda: page(recorded_rows())
+    return shown_or_written("refnp.verify.table", "Write docs/frameworks.md.", PAGE, text, argv)
 
 
 if __name__ == "__main__":

@@ -18,12 +18,12 @@ from refnp.numbers import rounding
 from refnp.numbers.precision import FORMATS, Policy, checked_formats, format_of, policy
 from refnp.verify import equations
 from refnp.verify.asking import another_format
-from refnp.verify.case import Case, Problem
+from refnp.verify.case import Case, Problem, quiet
 from refnp.verify.equations import Inputs, inputs_by_name, real_of, taken_by
-from refnp.verify.findings import first_line, quiet
+from refnp.verify.findings import first_line
 from refnp.verify.judge import CONVENTION, WITHIN, Judgement, judged
 from refnp.verify.layer_names import named_cases
-from refnp.verify.report import exactly, number
+from refnp.verify.report import came, number
 
 
 def tolerance(
@@ -103,13 +103,9 @@ def told(problem: Problem, answer: dict[str, Array], rows: list[Judgement]) -> l
     found = [f"{problem.case.layer.name} in {problem.dtype}:"]
     for row in rows:
         text = f"  {row.quantity}: {number(row.error_over_bound)} times what rounding allows"
-        if row.why:
-            text += f" ({row.why})"
-        else:
-            claimed, right = exactly(row.claimed, row.right)
-            text += f", {claimed} where {right} is right"
-        if (came := another_format(answer[row.quantity], problem.precision(row.quantity))) and not row.why:
-            text += f"; {came}"
+        text += f" ({row.why})" if row.why else f", {came(row)}"
+        if (other := another_format(answer[row.quantity], problem.precision(row.quantity))) and not row.why:
+            text += f"; {other}"
         found.append(text)
     numbers = [row for row in rows if not row.why]
     named = causes([(problem, answer)], numbers) if numbers else []

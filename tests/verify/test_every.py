@@ -11,11 +11,10 @@ from refnp import autograd, layers
 from refnp.numbers.precision import FORMATS
 from refnp.numbers.rounding import tolerance
 from refnp.verify.bounds import errors_over_bounds
-from refnp.verify.case import Case
+from refnp.verify.case import Case, quiet
 from refnp.verify.every import asking, float32
 from refnp.verify.every.numbers import MOST, NARROW, numbers_of, runs_of
-from refnp.verify.excuses import by_formula
-from refnp.verify.findings import quiet
+from refnp.verify.excuses import Given, by_formula
 from refnp.verify.frameworks import ask, inspection
 from refnp.verify.layers import cases_to_ask
 from tests.helpers import of_every
@@ -172,6 +171,6 @@ def test_what_is_known_in_16_bits_gives_the_very_answers(known):
         _, ratio = errors_over_bounds(given, problem.reference()["output"], allowed, precision)
         wrong = np.flatnonzero(ratio > 1)
         assert wrong.size
-        assert by_formula(KNOWN[known], problem, "output", given, precision)
+        assert by_formula(KNOWN[known], Given(problem, "output", given))
         given[wrong[-1]] = 1.25 if given[wrong[-1]] != 1.25 else 1.5
-        assert not by_formula(KNOWN[known], problem, "output", given, precision)
+        assert not by_formula(KNOWN[known], Given(problem, "output", given))

@@ -19,7 +19,7 @@ from refnp.numbers import parts, rounding
 from refnp.numbers.rounding import arithmetic, between, either, exact, tolerance, where
 from refnp.verify import excuses
 from refnp.verify.case import KnownDefect, Problem
-from refnp.verify.excuses import by_formula, excused_by, fingerprint
+from refnp.verify.excuses import Given, by_formula, excused_by, fingerprint
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, WITHIN, judged
 from refnp.verify.layers import cases_of_layers
 from refnp.verify.layers.activations import printed_gelu
@@ -67,12 +67,20 @@ def verdict_of(known, quantity, changed):
 def is_excused(known, quantity, changed):
     """Whether anything explains the array."""
     other, problem, *_ = known
-    named = [d for d in (*problem.case.known_defects, *other.known_defects) if covers(d, other, problem, quantity)]
-    return excused_by(named, problem, quantity, changed, problem.dtype, other.version) is not None
+    return excused_by(known_of(known, quantity), Given(problem, quantity, changed, version=other.version)) is not None
 
 
-def covers(defect, other, problem, quantity):
-    return defect.covers(other.name, problem.dtype, quantity, problem.case.name)
+def known_of(known, quantity):
+    """What is known of the framework there."""
+    other, problem, *_ = known
+    where = other.name, problem.dtype, quantity, problem.case.name
+    return [defect for defect in (*problem.case.known_defects, *other.known_defects) if defect.covers(*where)]
+
+
+def explaining(known, quantity):
+    """What is known that has a formula which gives the recorded answer."""
+    given_ = Given(known[1], quantity, np.asarray(known[3][quantity]))
+    return [d for d in known_of(known, quantity) if d.has_formula and by_formula(d, given_)]
 
 
 def test_a_recorded_answer_that_is_changed_by_a_hundredth_is_found():
@@ -111,54 +119,36 @@ def test_a_single_element_that_is_changed_is_found(data):
 @given(st.data())
 def test_a_formula_excuses_no_nan_and_no_infinity_that_it_does_not_give(data):
     """The same of formulas alone, as of functions that are not recorded."""
-    (other, problem, _, answer, _), quantity = data.draw(st.sampled_from(rows()))
-    known = [
-        defect
-        for defect in (*problem.case.known_defects, *other.known_defects)
-        if defect.has_formula and covers(defect, other, problem, quantity)
-    ]
-    defects = [d for d in known if by_formula(d, problem, quantity, np.asarray(answer[quantity]), problem.dtype)]
-    array = np.array(answer[quantity])
+    known, quantity = data.draw(st.sampled_from(rows()))
+    defects, array = explaining(known, quantity), np.array(known[3][quantity])
     places = np.argwhere(np.isfinite(array))
     if not defects or not len(places):
         return
     place = tuple(places[data.draw(st.integers(0, len(places) - 1))])
     array[place] = data.draw(st.sampled_from([np.nan, np.inf, -np.inf, 1e30]))
     for defect in defects:
-        assert not by_formula(defect, problem, quantity, array, problem.dtype)
-        assert not by_formula(defect, problem, quantity, array[..., None], problem.dtype)
+        assert not by_formula(defect, Given(known[1], quantity, array))
+        assert not by_formula(defect, Given(known[1], quantity, array[..., None]))
 
 
 @pytest.mark.parametrize("layer", BY_FORMULA)
 def test_formulas_explain_what_was_recorded(layer):
     """Nearly all rows are within the bound of a formula, which the numbers seen are not needed for."""
-    explained = 0
-    for (other, problem, _, answer, _), quantity in rows():
-        if problem.case.layer.name == layer:
-            known = (*problem.case.known_defects, *other.known_defects)
-            named = [d for d in known if covers(d, other, problem, quantity)]
-            array = np.asarray(answer[quantity])
-            explained += any(d.has_formula and by_formula(d, problem, quantity, array, problem.dtype) for d in named)
-    assert explained >= BY_FORMULA[layer]
+    own = [(known, quantity) for known, quantity in rows() if known[1].case.layer.name == layer]
+    assert sum(bool(explaining(*row)) for row in own) >= BY_FORMULA[layer]
 
 
 def test_what_is_seen_and_not_explained_is_rare():
-    alone = []
-    for (other, problem, _, answer, _), quantity in rows():
-        known = (*problem.case.known_defects, *other.known_defects)
-        named = [d for d in known if covers(d, other, problem, quantity)]
-        array = np.asarray(answer[quantity])
-        if not any(d.has_formula and by_formula(d, problem, quantity, array, problem.dtype) for d in named):
-            alone.append((other.name, problem.case.name, problem.dtype, quantity))
+    alone = [known[0].name for known, quantity in rows() if not explaining(known, quantity)]
     assert len(alone) < 40
-    assert not [row for row in alone if row[0] in ("PyTorch", "JAX")], "which answer live"
+    assert not {"PyTorch", "JAX"} & set(alone), "which answer live"
 
 
 def test_the_file_of_what_was_seen_is_that_of_the_recordings():
     found = {}
     for (other, problem, _, answer, _), quantity in rows():
         known, array = (*problem.case.known_defects, *other.known_defects), np.asarray(answer[quantity])
-        if excuses.is_to_be_seen(known, other.name, problem, quantity, array):
+        if excuses.is_to_be_seen(known, other.name, Given(problem, quantity, array)):
             found.setdefault(other.name, {})[f"{key_of(problem)}: {quantity}"] = fingerprint(array)
     assert found == excuses.fingerprints(), "out of date: python -m refnp.verify.seen --write"
 
@@ -343,8 +333,8 @@ def test_a_formula_that_explains_nothing_is_not_computed_again_for_many_numbers(
     )
     vain = Counter()
     for problem in [large] * (excuses.VAIN + 2) + [small]:
-        excuses.explaining([excuses.SUBGRADIENT], problem, "output", np.zeros(3), "float64", "", vain)
+        excuses.explaining([excuses.SUBGRADIENT], Given(problem, "output", np.zeros(3)), vain)
     assert len(tried) == excuses.VAIN + 1
     monkeypatch.setattr(excuses, "excuses", lambda *of: True)
-    assert excuses.explaining([excuses.SUBGRADIENT], small, "output", np.zeros(3), "float64", "", vain)
-    assert excuses.explaining([excuses.SUBGRADIENT], large, "output", np.zeros(3), "float64", "", vain)
+    for problem in (small, large):
+        assert excuses.explaining([excuses.SUBGRADIENT], Given(problem, "output", np.zeros(3)), vain)

@@ -309,12 +309,6 @@ def test_an_unknown_mistake_gets_no_name_but_its_number(layer, kind):
     assert {word for words in named(causes(answers, rows)) for word in words[0].split() if word[0].isdigit()} <= says
 
 
-def test_rows_may_be_those_of_the_json():
-    mutant = MUTANTS["layer_norm"][0]
-    answers, rows = judgement("layer_norm", mutant.function)
-    assert causes(answers, [row.as_json() for row in rows]) == causes(answers, rows)
-
-
 def test_each_mistake_is_said_once_for_a_layer():
     for layer in LAYERS:
         says = [mutant.says for mutant in mutants_of(CASES[layer][0].layer)]

@@ -14,14 +14,10 @@ NaN and infinity explain nothing by themselves: a row of nothing else is explain
 
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numpy as np
-
-from refnp.verify.case import Answer, Layer, Problem
+from refnp.verify.case import Answer, Layer, Problem, quiet
 from refnp.verify.causes import narrower, numbers, options, page_edits
 from refnp.verify.causes.answered import Answered, Row
 from refnp.verify.causes.cause import Cause, fits_some, pattern
@@ -30,9 +26,9 @@ from refnp.verify.causes.matrices import Ask
 from refnp.verify.causes.seen import seen
 from refnp.verify.edits.edited import line_of
 from refnp.verify.edits.mutant import Mutant
+from refnp.verify.judge import DEVIATES, Judgement
 from refnp.verify.mutants import mutants_of
 
-DEVIATES = "deviates"
 GIVEN_UP = 6  # cases that a mistake changes and does not explain, before it explains any
 FIRST = 4  # cases, the smallest, that every mistake is tried on before any is on all
 NAMED = 3  # hypotheses that no row tells apart
@@ -55,7 +51,7 @@ OF_GRADIENTS: tuple[Source, ...] = (numbers.of_gradients, page_edits.of_gradient
 
 def causes(
     answers: Iterable[tuple[Problem, Answer]],
-    rows: Iterable[Any],
+    rows: Iterable[Judgement],
     known: Iterable[Row] = (),
     *,
     of_one: bool = True,
@@ -64,33 +60,24 @@ def causes(
 ) -> list[Cause]:
     """What explains the rows that deviate: mistakes, each with its rows, and for the rest that none fits.
 
-    `answers` are all that were given, right or wrong; `rows` those of a report, `Judgement`s or the mappings of
-    `--json`, of which only those that deviate count. Rows that are `known` for another reason need no explanation.
+    `answers` are all that were given, right or wrong; `rows` those of a report, of which only those that deviate count.
+    Rows that are `known` for another reason need no explanation.
     Where the answers are not `of_one` function, what is right in one says nothing of another. `ask` has the function
     answer another problem, to see what it does where nothing fits. When the seconds of a `clock` are over, or at
     Ctrl-C, what was found until then is said, and at what the search was ended.
     """
     clock = clock or Clock()
-    wrong = {_row_of(row) for row in rows if _get(row, "verdict") == DEVIATES}
+    wrong = {row.key for row in rows if row.verdict == DEVIATES}
     by_layer: dict[str, list[Answered]] = {}
     for problem, answer in answers:
         by_layer.setdefault(problem.case.layer.name, []).append(Answered(problem, answer))
     found = []
-    with np.errstate(all="ignore"), warnings.catch_warnings(), running(clock):
-        warnings.simplefilter("ignore")
+    with quiet(), running(clock):
         for answered in by_layer.values():
             own = wrong & {row for a in answered for row in a.rows}
             if own:
                 found += Search(answered, own, set(known), of_one, clock).causes(ask)
     return found
-
-
-def _get(row: Any, name: str) -> Any:
-    return row[name] if isinstance(row, dict) else getattr(row, name)
-
-
-def _row_of(row: Any) -> Row:
-    return _get(row, "case"), _get(row, "dtype"), _get(row, "quantity")
 
 
 @dataclass

@@ -15,10 +15,10 @@ from refnp.numbers.precision import FORMATS, WIDE, policy
 from refnp.numbers.rounding import tolerance
 from refnp.verify.asking import Asked
 from refnp.verify.bounds import errors_over_bounds
-from refnp.verify.case import Answer, Case, Layer, Problem
+from refnp.verify.case import Answer, Case, Layer, Problem, quiet
 from refnp.verify.every.float32 import Part, about_of, everywhere_in, keep, kept, parts_of, together
 from refnp.verify.every.numbers import NARROW, SPECIAL, Everywhere, everywhere, numbers_of
-from refnp.verify.findings import Report, quiet
+from refnp.verify.findings import Report
 from refnp.verify.judge import DEVIATES, WITHIN, Judgement
 from refnp.verify.made import known_of
 from refnp.verify.report import number

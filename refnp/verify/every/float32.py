@@ -21,9 +21,9 @@ from refnp.numbers.rounding import tolerance
 from refnp.pieces import versions
 from refnp.verify.asking import Asked
 from refnp.verify.bounds import errors_over_bounds
-from refnp.verify.case import Case, Layer, Problem
+from refnp.verify.case import Case, Layer, Problem, quiet
 from refnp.verify.every.numbers import FINITE, MOST, Everywhere, Range, numbers_of, ranges_of, units_of
-from refnp.verify.findings import Report, quiet
+from refnp.verify.findings import Report
 
 FORM = FORMATS["float32"]
 PARTS = 64

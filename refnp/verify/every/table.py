@@ -22,12 +22,12 @@ from refnp.numbers.precision import FORMATS, Array
 from refnp.numbers.rounding import tolerance
 from refnp.pieces import in_order, versions, workers_for
 from refnp.verify.bounds import errors_over_bounds
-from refnp.verify.case import FailedError, Layer, NotOfferedError, Problem
+from refnp.verify.case import FailedError, Layer, NotOfferedError, Problem, quiet
 from refnp.verify.every.asking import cases_of_every, is_of_numbers, precision_of
 from refnp.verify.every.float32 import PARTS, Part, read, together
 from refnp.verify.every.numbers import Everywhere, everywhere, spaced
-from refnp.verify.excuses import excused_by
-from refnp.verify.findings import first_line, quiet
+from refnp.verify.excuses import Given, excused_by
+from refnp.verify.findings import first_line
 from refnp.verify.frameworks import ask, inspection
 from refnp.verify.layers import cases_to_ask
 from refnp.verify.report import number
@@ -117,7 +117,7 @@ def row_of(piece: tuple[str, str]) -> Row:
                 wider = tolerance(replace(case, gradients=()).problem(form).textbook[0], form)
                 stored[who] = int((errors_over_bounds(given, right, wider, form)[1] > 1).sum())
                 covering = [d for d in case.known_defects if d.covers(who, precision, "output") and d.has_formula]
-                if defect := excused_by(covering, problem, "output", given, precision, ""):
+                if defect := excused_by(covering, Given(problem, "output", given)):
                     known[who] = defect.why
     return Row(name, form, found, stored, known)
 
