@@ -12,7 +12,7 @@ from itertools import groupby
 
 from refnp.claims.decision import Found
 from refnp.claims.row import APPROXIMATE, BROKEN, EXACT, EXPECTATIONS, ON_SUBGROUP, UNDECIDED
-from refnp.verify.html import SCRIPT, STYLE
+from refnp.verify.html import document, table_of
 from refnp.verify.report import number
 
 COLUMNS = ["subject", "symmetry", "found", "discrepancy", "rounding allows", "pairs", "reason"]
@@ -31,34 +31,20 @@ def page(rows: Sequence[tuple[str, Found]], *, title: str, summary: Sequence[str
     verdicts = ", ".join(f"{counts[v]} {v}" for v in (*EXPECTATIONS, UNDECIDED) if counts[v])
     families = [(name, [one for _, one in own]) for name, own in groupby(rows, lambda row: row[0])]
     families.sort(key=lambda family: all(one.right for one in family[1]))
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            f"<title>{escape(title)}</title><style>{STYLE}{OWN_STYLE}</style></head><body>",
-            f"<h1>{escape(title)}</h1>",
-            f"<pre>{escape(chr(10).join(summary))}</pre>",
-            f"<p>{len(rows)} rows: {escape(verdicts)}. Discrepancies are |f(g·x) − g·f(x)| over the output.</p>",
-            '<p><input id="find" type="search" placeholder="words in a row: ConvCNP translated broken" '
-            'aria-label="words in a row"></p>',
-            *(section(name, own) for name, own in families),
-            f"<script>{SCRIPT}</script></body></html>",
-        ]
-    )
+    above = [
+        f"<pre>{escape(chr(10).join(summary))}</pre>",
+        f"<p>{len(rows)} rows: {escape(verdicts)}. Discrepancies are |f(g·x) − g·f(x)| over the output.</p>",
+    ]
+    below = [section(name, own) for name, own in families]
+    return document(title, above, below, words="ConvCNP translated broken", style=OWN_STYLE)
 
 
 def section(name: str, rows: Sequence[Found]) -> str:
     """The rows of one family."""
     wrong = sum(not one.right for one in rows)
     told = f", {wrong} not as expected" if wrong else ""
-    is_open = ' open data-open="yes"' if wrong else ""
-    heading = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
-    return (
-        f'<details id="{escape(name.replace(" ", "-"))}"{is_open}>'
-        f"<summary><b>{escape(name)}</b> {len(rows)} rows{told}</summary>"
-        f'<div class="wide"><table><thead><tr>{heading}</tr></thead>'
-        f"<tbody>{''.join(map(line, rows))}</tbody></table></div></details>"
-    )
+    title = f"<b>{escape(name)}</b> {len(rows)} rows{told}"
+    return table_of(name, title, COLUMNS, [*map(line, rows)], is_open=bool(wrong))
 
 
 def line(one: Found) -> str:

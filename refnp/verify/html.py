@@ -58,20 +58,36 @@ def page(rows: Sequence[Judgement], *, title: str, summary: Sequence[str] = ()) 
     in_order = sorted(rows, key=layer_of)
     layers = [(name, list(own)) for name, own in groupby(in_order, layer_of)]
     layers.sort(key=lambda layer: not any(row.verdict == DEVIATES for row in layer[1]))
+    above = [in_words(summary), f"<p>{len(rows)} rows: {escape(verdicts)}</p>"]
+    below = [overview(rows), *(section(name, own) for name, own in layers)]
+    return document(title, above, below, words="gelu deviates float32")
+
+
+def document(title: str, above: Sequence[str], below: Sequence[str], *, words: str, style: str = "") -> str:
+    """A page with what stands above and below the field in which rows are looked for, by `words` such as these."""
     return "\n".join(
         [
             "<!DOCTYPE html>",
             '<html lang="en"><head><meta charset="utf-8">',
-            f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
+            f"<title>{escape(title)}</title><style>{STYLE}{style}</style></head><body>",
             f"<h1>{escape(title)}</h1>",
-            in_words(summary),
-            f"<p>{len(rows)} rows: {escape(verdicts)}</p>",
-            '<p><input id="find" type="search" placeholder="words in a row: gelu deviates float32" '
-            'aria-label="words in a row"></p>',
-            overview(rows),
-            *(section(name, own) for name, own in layers),
+            *above,
+            f'<p><input id="find" type="search" placeholder="words in a row: {words}" aria-label="words in a row"></p>',
+            *below,
             f"<script>{SCRIPT}</script></body></html>",
         ]
+    )
+
+
+def table_of(name: str, title: str, columns: Sequence[str], rows: Sequence[str], *, is_open: bool) -> str:
+    """Rows behind their title, to be found in the page by the name."""
+    heading = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    unfolded = ' open data-open="yes"' if is_open else ""
+    return (
+        f'<details id="{anchor(name)}"{unfolded}>'
+        f"<summary>{title}</summary>"
+        f'<div class="wide"><table><thead><tr>{heading}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div></details>"
     )
 
 
@@ -85,14 +101,12 @@ def in_words(summary: Sequence[str]) -> str:
 def overview(rows: Sequence[Judgement]) -> str:
     """Layers by frameworks: the worst error within its bound, and what is not; a layer's name leads to its rows."""
     heading, *lines = by_layer(rows)
-    shown = "".join(f"<th>{escape(text)}</th>" for text in heading)
     body = []
     for name, count, *cells in lines:
         own = "".join(f'<td class="{worst_of(cell)}">{escape(cell)}</td>' for cell in cells)
-        body.append(f'<tr><td><a href="#{anchor(name)}">{escape(name)}</a></td><td>{count}</td>{own}</tr>')
-    table = f"<table><thead><tr>{shown}</tr></thead><tbody>{''.join(body)}</tbody></table>"
-    title = "<summary><b>layers and frameworks</b>, the worst error within its bound, and what is beyond it</summary>"
-    return f'<details open data-open="yes">{title}<div class="wide">{table}</div></details>'
+        body.append(f'<tr><td><a href="#{anchor(f"layer {name}")}">{escape(name)}</a></td><td>{count}</td>{own}</tr>')
+    title = "<b>layers and frameworks</b>, the worst error within its bound, and what is beyond it"
+    return table_of("overview", title, heading, body, is_open=True)
 
 
 def worst_of(cell: str) -> str:
@@ -100,23 +114,17 @@ def worst_of(cell: str) -> str:
     return next((CLASSES[verdict] for verdict in (DEVIATES, KNOWN, CONVENTION) if verdict in cell), "")
 
 
-def anchor(layer: str) -> str:
-    """What the rows of a layer are found by in the page."""
-    return "layer-" + escape(layer.replace(" ", "-"))
+def anchor(name: str) -> str:
+    """What rows are found by in the page."""
+    return escape(name.replace(" ", "-"))
 
 
 def section(name: str, rows: Sequence[Judgement]) -> str:
     """The rows of one layer."""
     counts = Counter(row.verdict for row in rows if row.verdict != WITHIN)
     others = "".join(f", {count} {verdict}" for verdict, count in counts.items())
-    is_open = ' open data-open="yes"' if counts[DEVIATES] else ""
-    heading = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
-    return (
-        f'<details id="{anchor(name)}"{is_open}>'
-        f"<summary><b>{escape(name)}</b> {len(rows)} rows{escape(others)}</summary>"
-        f'<div class="wide"><table><thead><tr>{heading}</tr></thead>'
-        f"<tbody>{''.join(map(line, rows))}</tbody></table></div></details>"
-    )
+    title = f"<b>{escape(name)}</b> {len(rows)} rows{escape(others)}"
+    return table_of(f"layer {name}", title, COLUMNS, [*map(line, rows)], is_open=bool(counts[DEVIATES]))
 
 
 def line(row: Judgement) -> str:
