@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from refnp.numbers.rounding import WIDE, tolerance
-from refnp.verify.case import Layer
 from refnp.verify.causes.answered import Answered
-from refnp.verify.causes.matrices import LITTLE, Ask, and_more, at_place, output_of, with_arrays
+from refnp.verify.causes.matrices import LITTLE, Ask, and_more, at_place, given_of, output_of, right_of, with_arrays
 from refnp.verify.causes.options import defaults_of
 
 GRID = np.linspace(-12, 12, 193)  # where the curve of a function of elements is asked
@@ -20,21 +19,21 @@ LARGER, BEYOND = 64, 64  # times what is between jumps, and the bound of what is
 MOST = 128  # numbers of a norm's argument, each of which is moved
 
 
-def of_curve(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
+def of_curve(a: Answered, ask: Ask) -> Iterator[str]:
     """Where a function of elements jumps, or leaves the right one, and what it is beyond."""
     if len(a.problem.arrays) != 1:
         return
     (name, _), *_ = a.problem.arrays.items()
     x = GRID.astype(a.policy.dtype)
     problem = with_arrays(a.problem, {name: x})
-    right, one = (np.asarray(layer.function(v.astype(WIDE), **problem.case.options), WIDE) for v in (x, x[:1]))
+    right, one = (right_of(a, {name: v}) for v in (x, x[:1]))
     if right.shape != x.shape or one[0] != right[0]:
         return  # a function of rows
     given = output_of(ask(problem))
     off = ~(np.abs(given - right) <= tolerance(problem.bounds["output"], problem.dtype))
     if given.shape != right.shape or not off.any():
         return
-    if jumps := list(of_steps(layer, a, ask)):
+    if jumps := list(of_steps(a, ask)):
         yield from jumps
         return
     if off.all():
@@ -60,20 +59,21 @@ def line_through(x: np.ndarray, y: np.ndarray) -> tuple[float, float, bool]:
     return slope, start, bool(np.abs(slope * x + start - y).max() <= LITTLE * max(float(np.abs(y).max()), LITTLE))
 
 
-def of_statistics(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
+def of_statistics(a: Answered, ask: Ask) -> Iterator[str]:
     """Of a norm, (x − m)/s: whether m and s are right, and which numbers count in them too much or too little."""
-    arrays, options = a.problem.arrays, a.problem.case.options
-    if "gain" not in arrays or "eps" not in defaults_of(layer) or arrays["x"].size > MOST:
+    arrays = a.problem.arrays
+    if "gain" not in arrays or "eps" not in defaults_of(a.problem.case.layer) or arrays["x"].size > MOST:
         return
     fixed = {n: np.ones_like(v) if n == "gain" else np.zeros_like(v) for n, v in arrays.items() if n != "x"}
     x = arrays["x"]
     all_of = lambda x: {**arrays, **fixed, "x": x}
-    right_of = lambda x: np.asarray(layer.function(*(v.astype(WIDE) for v in all_of(x).values()), **options), WIDE)
-    given_of = lambda x: output_of(ask(with_arrays(a.problem, all_of(x))))
+    both_of = lambda x: (given_of(a, ask, all_of(x)), right_of(a, all_of(x)))
     place = lambda k: tuple(int(n) for n in np.unravel_index(k, x.shape))
     moved = lambda k: np.where(np.arange(x.size).reshape(x.shape) == k, x + x.dtype.type(0.5), x)
-    right, given = right_of(x), given_of(x)
-    group = np.flatnonzero((right_of(moved(0)) != right).ravel())  # what shares statistics with the first number
+    given, right = both_of(x)
+    group = np.flatnonzero(
+        (right_of(a, all_of(moved(0))) != right).ravel()
+    )  # what shares statistics with the first number
     if len(group) < 3 or given.shape != right.shape:
         return
     statistics = lambda x, y: of_line(x.ravel()[group].astype(WIDE), y.ravel()[group])
@@ -87,7 +87,7 @@ def of_statistics(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
     for off, what, i in zip(differs, ("mean", "deviation"), (0, 1), strict=True):
         lost = []
         for k in group if off else ():
-            mine, true = statistics(moved(k), given_of(moved(k))), statistics(moved(k), right_of(moved(k)))
+            mine, true = (statistics(moved(k), y) for y in both_of(moved(k)))
             if mine and true and abs(mine[i] - own[i]) < LITTLE**2 < abs(true[i] - ought[i]):
                 lost.append(place(k))
         if lost:
@@ -100,11 +100,11 @@ def of_line(x: np.ndarray, y: np.ndarray) -> tuple[float, float] | None:
     return (-start / slope, 1 / slope) if straight and slope else None
 
 
-def of_steps(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
+def of_steps(a: Answered, ask: Ask) -> Iterator[str]:
     """Which element jumps, and how often, as all numbers of an argument grow by a part of themselves."""
     for name, x in a.problem.arrays.items():
         for growth in GROWTHS if x.dtype.kind == "f" and x.size else ():
-            error = functools.partial(error_at, layer, a, ask, name)
+            error = functools.partial(error_at, a, ask, name)
             errors = np.array([error(1 + k * growth) for k in range(CALLS)])  # (calls, results)
             bends = np.abs(np.diff(errors, 2, axis=0))
             most = bends.max(0, initial=0)
@@ -126,12 +126,11 @@ def of_steps(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
                 return
 
 
-def error_at(layer: Layer, a: Answered, ask: Ask, name: str, factor: float) -> np.ndarray:
+def error_at(a: Answered, ask: Ask, name: str, factor: float) -> np.ndarray:
     """How far each result is from the right one, with an argument times a factor."""
     arrays = {**a.problem.arrays}
     arrays[name] = (arrays[name] * factor).astype(arrays[name].dtype)
-    right = layer.function(*(x.astype(WIDE) for x in arrays.values()), **a.problem.case.options)
-    return (output_of(ask(with_arrays(a.problem, arrays))) - np.asarray(right, WIDE)).ravel()
+    return (given_of(a, ask, arrays) - right_of(a, arrays)).ravel()
 
 
 def is_jump(errors: Callable[[float], np.ndarray], k: int, low: float, growth: float, jump: float) -> bool:

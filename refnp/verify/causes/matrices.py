@@ -4,7 +4,7 @@ A function is asked again with one number moved, or for a gradient with one numb
 asked the same: two matrices, a row for each number (or row of an argument), of which only what was seen is said.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from refnp.autograd import vjp
 from refnp.numbers.rounding import WIDE
-from refnp.verify.case import Answer, Layer, Problem
+from refnp.verify.case import Answer, Problem
 from refnp.verify.causes.answered import Answered
 
 Ask = Callable[[Problem], Answer]
@@ -153,11 +153,21 @@ def with_arrays(problem: Problem, arrays: dict[str, np.ndarray], gradients: tupl
     return Problem(case, problem.dtype, arrays, problem.rng)
 
 
-def of_arguments(layer: Layer, a: Answered, ask: Ask) -> Iterator[Matrix]:
+def given_of(a: Answered, ask: Ask, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    """What the function answers to other arguments."""
+    return output_of(ask(with_arrays(a.problem, arrays)))
+
+
+def right_of(a: Answered, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """What is right of other arguments, in the widest precision."""
+    case = a.problem.case
+    return np.asarray(case.layer.function(*(x.astype(WIDE) for x in arrays.values()), **case.options), WIDE)
+
+
+def of_arguments(a: Answered, ask: Ask) -> Iterator[Matrix]:
     """How the output changes with each number of each argument, or with each row of a larger one."""
-    arrays, options = a.problem.arrays, a.problem.case.options
-    right_of = lambda given: np.asarray(layer.function(*(x.astype(WIDE) for x in given.values()), **options), WIDE)
-    before, result = output_of(ask(a.problem)), right_of(arrays)
+    arrays = a.problem.arrays
+    before, result = output_of(ask(a.problem)), right_of(a, arrays)
     if before.shape != result.shape or not np.isfinite(before).all():
         return
     for name, x in arrays.items():
@@ -175,18 +185,18 @@ def of_arguments(layer: Layer, a: Answered, ask: Ask) -> Iterator[Matrix]:
                 moved[piece] = moved_by(x[piece], factor, more)
                 steps[-1].append(moved[piece].astype(WIDE) - x[piece])
                 others = {**arrays, name: moved}
-                own[0][-1].append(output_of(ask(with_arrays(a.problem, others))) - before)
-                own[1][-1].append(right_of(others) - result)
+                own[0][-1].append(given_of(a, ask, others) - before)
+                own[1][-1].append(right_of(a, others) - result)
         given, right = map(np.array, own)
         by = np.array(steps) if len(pieces[0]) == x.ndim else None
         yield Matrix(name, "output", pieces, given, right, by, 2 * a.allowed["output"])  # each is off by as much
 
 
-def of_walk_back(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
+def of_walk_back(a: Answered, ask: Ask) -> Iterator[str]:
     """What gradients take from each number of ȳ."""
-    arrays, options, bar = a.problem.arrays, a.problem.case.options, a.problem.cotangent
+    arrays, case, bar = a.problem.arrays, a.problem.case, a.problem.cotangent
     names = tuple(q.removeprefix("gradient of ") for q in a.wrong if q != "output")
-    y, pullback = vjp(lambda *x: layer.function(*x, **options), *a.wide)
+    y, pullback = vjp(lambda *x: case.layer.function(*x, **case.options), *a.wide)
     places = list(np.ndindex(np.shape(y)))
     if not names or not 1 <= len(places) <= ASKED:
         return

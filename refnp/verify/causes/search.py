@@ -136,7 +136,7 @@ class Search:
             return ask(problem)
 
         try:
-            return seen(self.layer, own, asked)
+            return seen(own, asked)
         except KeyboardInterrupt:
             return ""
         finally:

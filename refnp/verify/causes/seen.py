@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from refnp.numbers.rounding import WIDE
-from refnp.verify.case import Layer
 from refnp.verify.causes.answered import Answered
 from refnp.verify.causes.curves import of_curve, of_statistics, of_steps
 from refnp.verify.causes.matrices import (
@@ -22,12 +21,13 @@ from refnp.verify.causes.matrices import (
     Ask,
     and_more,
     at_place,
+    given_of,
     moved_by,
     of_arguments,
     of_walk_back,
     output_of,
+    right_of,
     spread,
-    with_arrays,
 )
 
 TRIED, FEW, SAID = 16, 2, 3  # cases, those of which many questions are asked, and sentences
@@ -36,7 +36,7 @@ ENOUGH = 4  # differences of scores that are to lie on a line
 SEVERAL = 3  # keys of a query whose weights are all less by one factor
 
 
-def seen(layer: Layer, answered: Sequence[Answered], ask: Ask) -> str:
+def seen(answered: Sequence[Answered], ask: Ask) -> str:
     """What is seen of a function in the smallest cases that tell something; "" if that is nothing."""
     says_something = lambda a: any(a.right[quantity].any() for quantity in a.wrong)
     in_order = sorted(answered, key=lambda a: (-a.policy.stored.bits, not says_something(a), a.size))
@@ -45,7 +45,7 @@ def seen(layer: Layer, answered: Sequence[Answered], ask: Ask) -> str:
     for reading, cases in (*((reading, outputs) for reading in READINGS), (of_walk_back, gradients)):
         for a in cases[: TRIED if reading is not of_steps else FEW]:
             try:
-                found = list(itertools.islice(reading(layer, a, ask), SAID))
+                found = list(itertools.islice(reading(a, ask), SAID))
             except Exception:  # it does not take such values
                 continue
             if found:
@@ -54,37 +54,36 @@ def seen(layer: Layer, answered: Sequence[Answered], ask: Ask) -> str:
     return ""
 
 
-def of_influence(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
+def of_influence(a: Answered, ask: Ask) -> Iterator[str]:
     """Which numbers of its arguments the output takes that it should not, or the reverse."""
-    for matrix in of_arguments(layer, a, ask):
+    for matrix in of_arguments(a, ask):
         yield from matrix.told()
 
 
-def of_two_calls(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
+def of_two_calls(a: Answered, ask: Ask) -> Iterator[str]:
     """Whether two calls with the same arguments differ."""
     first, second = (output_of(ask(a.problem)) for _ in range(2))
     if first.shape != second.shape or not ((first == second) | (np.isnan(first) & np.isnan(second))).all():
         yield "two calls with the same arguments differ"
 
 
-def of_attention(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
+def of_attention(a: Answered, ask: Ask) -> Iterator[str]:
     """What sets the weights of an attention apart from the right ones, with the unit matrix as values."""
     if list(a.problem.arrays)[:3] != ["query", "key", "value"]:
         return
     value = a.problem.arrays["value"]
     unit = np.broadcast_to(np.eye(value.shape[-2], dtype=value.dtype), (*value.shape[:-1], value.shape[-2])).copy()
-    arrays, options = {**a.problem.arrays, "value": unit}, a.problem.case.options
+    arrays = {**a.problem.arrays, "value": unit}
     largest = [float(np.abs(arrays[name][np.isfinite(arrays[name])]).max(initial=0)) for name in ("query", "key")]
     while math.prod(largest) * math.sqrt(arrays["query"].shape[-1]) > LARGEST:  # else weights are 0 for that alone
         arrays["query"], largest[0] = arrays["query"] / 2, largest[0] / 2
-    right = np.asarray(layer.function(*(x.astype(WIDE) for x in arrays.values()), **options), WIDE)
-    yield from of_weights(output_of(ask(with_arrays(a.problem, arrays))), right)
+    yield from of_weights(given_of(a, ask, arrays), right_of(a, arrays))
 
 
-def of_loss(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
+def of_loss(a: Answered, ask: Ask) -> Iterator[str]:
     """Of a loss with classes, how often the rows of each class count, where that is not as often as is right."""
-    arrays, options = dict(a.problem.arrays), a.problem.case.options
-    (name, x), targets = next(iter(arrays.items())), options.get("targets", arrays.get("targets"))
+    arrays = dict(a.problem.arrays)
+    (name, x), targets = next(iter(arrays.items())), a.problem.case.options.get("targets", arrays.get("targets"))
     if targets is None or np.shape(targets) not in (x.shape, x.shape[:-1]):
         return
     classes = np.round(targets).astype(int)
@@ -92,15 +91,14 @@ def of_loss(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
         arrays["targets"] = classes.astype(arrays["targets"].dtype)
     elif (classes != targets).any():
         return
-    given_of = lambda given: output_of(ask(with_arrays(a.problem, given))).sum()
-    right_of = lambda given: np.sum(layer.function(*(v.astype(WIDE) for v in given.values()), **options))
-    given, right, places = given_of(arrays), right_of(arrays), list(np.ndindex(classes.shape))
+    totals = lambda arrays: (given_of(a, ask, arrays).sum(), right_of(a, arrays).sum())
+    (given, right), places = totals(arrays), list(np.ndindex(classes.shape))
     counts = np.full((len(places), len(MOVES)), np.nan, WIDE)
     for row, place in enumerate(places if len(places) <= ASKED else ()):
         for move, (factor, more) in enumerate(MOVES):
             moved = {**arrays, name: x.copy()}
             moved[name][place] = moved_by(x[place], factor, more)
-            ought, own = right_of(moved) - right, given_of(moved) - given
+            own, ought = (after - before for after, before in zip(totals(moved), (given, right), strict=True))
             counts[row, move] = own / ought if ought else np.inf if own else np.nan
     if unasked := [place for place, row in zip(places, counts, strict=True) if np.isinf(row).all()]:
         yield f"{at_place(name, unasked[0])} counts, and must not{and_more(unasked)}"
