@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import refnp
-from refnp import autograd, cli, layers
+from refnp import autograd, layers
 from refnp.numbers.implementations import implementations
 from refnp.verify import layer_names
 from refnp.verify.case import NotOfferedError
@@ -15,7 +15,6 @@ from refnp.verify.frameworks import framework_of
 from refnp.verify.judge import WITHIN, judged
 from refnp.verify.layer_names import named_cases
 from refnp.verify.layers import ASKED, cases_of, elsewhere
-from refnp.verify.shell import described
 from tests.verify.test_implementations import excess, limits
 
 CASES = [case for page in ASKED if page is not elsewhere for case in cases_of(page)]
@@ -28,15 +27,7 @@ def quietly():
         yield
 
 
-def test_the_list_has_them(capsys):
-    assert cli.main(["judge", "--list"]) == 0
-    listed = capsys.readouterr().out
-    assert all(f"\n{case.layer.name} " in listed for case in CASES)
-    for layer in {case.layer.name: case.layer for case in CASES}.values():
-        assert described(layer), "the list says what each is"
-
-
-@by_case
+@pytest.mark.parametrize("case", [*CASES, *elsewhere.cases()], ids=lambda case: case.name)
 def test_a_hundredth_more_is_not_within_the_bound(case):
     """Of an output that is not 0 or infinite everywhere: so the bound says something."""
     problem = case.problem("float64")
@@ -72,17 +63,6 @@ def test_frameworks_are_right_where_they_have_it(case, name):
             return
         rows = judged(problem, answer, problem.reference(), framework.name, framework.version)
         assert "deviates" not in {row.verdict for row in rows}, rows
-
-
-@pytest.mark.parametrize("name", sorted({case.layer.name for case in CASES}))
-def test_refnp_holds_by_every_name(name):
-    layer = next(case.layer for case in CASES if case.layer.name == name)
-    differentiable = any(len(case.quantities) > 1 for case in CASES if case.layer.name == name)
-    skip = "*made*" if hasattr(layer.function, "takes") and not layer.whole else ()  # test_made.py
-    asked = {"framework": "refnp", "dtypes": "float64", "skip": skip}
-    report = refnp.judge(name, layer.function, gradients=differentiable, **asked)
-    assert report.holds, str(report)
-    assert not [why for why in report.skipped if "takes no" not in why], report.skipped
 
 
 RIGHT = {  # a function by what it is called, in PyTorch and in JAX
@@ -175,6 +155,9 @@ WRONG = [
     ("take", lambda x, indices, axis=0: x[indices]),
     ("concatenate", lambda x, y, axis=-1: np.concatenate([y, x], axis)),
     ("subtract", lambda a, b: b - a),
+    ("softmax", lambda x: np.exp(x - x.max(0)) / np.exp(x - x.max(0)).sum(0)),
+    ("linear", lambda x, w: x @ w.T if w.shape[0] == w.shape[1] else x @ w + 1e-3),
+    ("cross_entropy", lambda logits, targets: logits.sum()),
 ]
 
 
@@ -224,6 +207,8 @@ def test_what_is_known_of_a_framework_is_named_and_may_be_excused():
         ("gradcheck", "gradcheck.check"),
         ("LSTM", "no recurrent layers"),
         ("sofmax", "did you mean 'softmax'"),
+        ("Normal", "'normal_log_prob' or 'normal_kl'"),
+        ("zzzz", "there are "),
     ],
 )
 def test_a_name_that_does_not_exist_is_answered_with_where_its_topic_lives(name, says):

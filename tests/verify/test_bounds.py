@@ -1,16 +1,14 @@
-"""Bounds in both directions: plain correct code stays within them and not far below, plausible wrong code does not."""
+"""Bounds are not too narrow for plain correct code, and no hundred times too wide.
+
+That wrong code is beyond them is held in test_planted_defects.py and test_mutants.py.
+"""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from refnp.autograd import vjp
-from refnp.layers.attention import attention
-from refnp.layers.cross_entropy import cross_entropy
 from refnp.layers.layer_norm import layer_norm
-from refnp.layers.masks import causal
-from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import tolerance
 from refnp.verify import bounds
 from refnp.verify.bounds import deviation
@@ -26,19 +24,6 @@ MAIN = [
     "rms_norm/ordinary", "linear/ordinary", "attention/ordinary", "convolution/1-D", "convolution/2-D",
     "convolution_transpose/1-D", "cross_entropy/mean", "gaussian_nll/none",
 ]  # fmt: skip
-
-
-def ratio(name, dtype, quantity, value):
-    """The worst error of `value` over its bound, in a case."""
-    problem = CASES[name].problem(dtype)
-    right = problem.reference()[quantity]
-    with np.errstate(all="ignore"):
-        return deviation(value, right, tolerance(problem.bounds[quantity], dtype), dtype)[0]
-
-
-def given_inputs(name, dtype):
-    problem = CASES[name].problem(dtype)
-    return *problem.arrays.values(), problem.cotangent
 
 
 # Not too narrow: refnp, and the textbook formula in a line of NumPy
@@ -78,15 +63,13 @@ def plain_softmax(x):
     return e / e.sum(-1, keepdims=True)
 
 
-def plain_layer_norm(x, gain, shift, *, eps=1e-5, less=0):
+def plain_layer_norm(x, gain, shift):
     centred = x - x.mean(-1, keepdims=True)
-    variance = (centred * centred).sum(-1, keepdims=True) / (x.shape[-1] - less)
-    return centred / np.sqrt(variance + x.dtype.type(eps)) * gain + shift
+    return centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + x.dtype.type(1e-5)) * gain + shift
 
 
-def plain_attention(q, k, v, *, root=True, mask=None):
-    scores = q @ k.T / (np.sqrt(q.dtype.type(q.shape[-1])) if root else 1)
-    return plain_softmax(scores if mask is None else np.where(mask, scores, -np.inf)) @ v
+def plain_attention(q, k, v):
+    return plain_softmax(q @ k.T / np.sqrt(q.dtype.type(q.shape[-1]))) @ v
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -107,115 +90,10 @@ def plain_attention(q, k, v, *, root=True, mask=None):
     ],
 )
 def test_plain_code_is_within_the_bound(name, formula, dtype):
-    *inputs, _ = given_inputs(name, dtype)
-    assert 0 < ratio(name, dtype, "output", formula(*inputs)) <= 1
-
-
-# Not too wide: plausible mistakes
-
-
-def gelu_by_tanh(x):
-    u = np.sqrt(2 / np.pi).astype(x.dtype) * (x + x.dtype.type(0.044715) * x**3)
-    return x / 2 * (1 + np.tanh(u))
-
-
-def one_pass_variance(x, gain, shift):
-    variance = (x * x).mean(-1, keepdims=True) - x.mean(-1, keepdims=True) ** 2
-    return (x - x.mean(-1, keepdims=True)) / np.sqrt(variance + x.dtype.type(1e-5)) * gain + shift
-
-
-def overflowing_softmax(x):
-    e = np.exp(x)
-    return e / e.sum(-1, keepdims=True)
-
-
-def log_of_sum(x):
-    shifted = x - x.max(-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-
-
-def smoothed_off_target(logits):
-    targets = CASES["cross_entropy/smoothing 0.1"].options["targets"]
-    return cross_entropy(logits, targets, label_smoothing=0.1, smoothing="off_target")
-
-
-def bottom_right(q, k, v):
-    return attention(q, k, v, mask=causal(len(q), len(k), align="bottom_right"))
-
-
-def inverted_mask(q, k, v):
-    return attention(q, k, v, mask=~CASES["attention/mask"].options["mask"])
-
-
-def uniform_over_masked(q, k, v):
-    out = attention(q, k, v, mask=CASES["attention/fully masked row"].options["mask"])
-    return np.where(out == 0, v.mean(0), out)
-
-
-def minus_ten_for_a_mask(q, k, v):
-    return attention(
-        q, k, v, bias=np.where(CASES["attention/mask"].options["mask"], q.dtype.type(0), q.dtype.type(-10))
-    )
-
-
-def variance_for_deviation(mean, std, y):
-    return ((y - mean) ** 2 / std / 2 + np.log(std) / 2 + np.log(2 * np.pi) / 2).mean()
-
-
-MISTAKES = [
-    ("layer_norm/ordinary", lambda x, g, s: plain_layer_norm(x, g, s, less=1), ["float32", "float64"]),
-    ("layer_norm/ordinary", lambda x, g, s: plain_layer_norm(x, g, s, eps=1e-6), ["float64"]),
-    ("layer_norm/small variance", lambda x, g, s: plain_layer_norm(x, g, s, eps=1e-6), ["float32", "float64"]),
-    ("layer_norm/mean 1e4", one_pass_variance, ["float32", "float64"]),
-    ("gelu/ordinary", gelu_by_tanh, ["float32", "float64"]),
-    ("softmax/logits 1e4", overflowing_softmax, ["float32", "float64"]),
-    ("log_softmax/20 and 0", log_of_sum, ["float32", "float64"]),
-    ("attention/ordinary", lambda q, k, v: plain_attention(q, k, v, root=False), ["float32", "float64"]),
-    ("attention/mask", inverted_mask, ["float32", "float64"]),
-    ("attention/mask", minus_ten_for_a_mask, ["float32", "float64"]),
-    ("attention/fully masked row", uniform_over_masked, ["float32", "float64"]),
-    ("causal_attention/more keys than queries", bottom_right, ["float32", "float64"]),
-    ("cross_entropy/smoothing 0.1", smoothed_off_target, ["float32", "float64"]),
-    ("gaussian_nll/mean", variance_for_deviation, ["float32", "float64"]),
-]
-
-
-@pytest.mark.parametrize(
-    ("name", "mistake", "dtype"), [(name, mistake, dtype) for name, mistake, dtypes in MISTAKES for dtype in dtypes]
-)
-def test_a_plausible_mistake_is_beyond_the_bound(name, mistake, dtype):
-    *inputs, _ = given_inputs(name, dtype)
+    problem = CASES[name].problem(dtype)
     with np.errstate(all="ignore"):
-        assert ratio(name, dtype, "output", mistake(*inputs)) > 2
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(
-    ("name", "quantity", "mistake"),
-    [
-        ("softmax/ordinary", "gradient of x", lambda x, g: softmax(x) * g),
-        ("log_softmax/ordinary", "gradient of x", lambda x, g: g - softmax(x)),
-        ("log_softmax/one component of the gradient", "gradient of x", lambda x, g: g - softmax(x) * g.sum()),
-        ("sigmoid/far right", "gradient of x", lambda x, g: g / (1 + np.exp(-x)) * (1 - 1 / (1 + np.exp(-x)))),
-        ("layer_norm/ordinary", "gradient of x", lambda x, gain, shift, g: without_projection(x, gain, g)),
-        ("layer_norm/ordinary", "gradient of gain", lambda x, gain, shift, g: (g * x).sum(0)),
-        ("linear/ordinary", "gradient of bias", lambda x, w, b, g: g.mean(0)),
-        ("attention/ordinary", "gradient of query", lambda q, k, v, g: 2 * attention_bars(q, k, v, g)[0]),
-        ("mse/mean", "gradient of prediction", lambda p, t, g: g * (p - t) / p.size),
-    ],
-)
-def test_a_plausible_mistake_in_a_gradient_is_beyond_the_bound(name, quantity, mistake, dtype):
-    assert ratio(name, dtype, quantity, mistake(*given_inputs(name, dtype))) > 2
-
-
-def without_projection(x, gain, g):
-    """LayerNorm's gradient without its part along x̂."""
-    u = g * gain
-    return (u - u.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + x.dtype.type(1e-5))
-
-
-def attention_bars(q, k, v, g):
-    return vjp(attention, q, k, v)[1](g)
+        output, right = formula(*problem.arrays.values()), problem.reference()["output"]
+        assert 0 < deviation(output, right, tolerance(problem.bounds["output"], dtype), dtype)[0] <= 1
 
 
 # The bound on any equation

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp
-from refnp.verify.judge import CONVENTION, WITHIN, judged
+from refnp.verify.judge import CONVENTION, WITHIN
 from refnp.verify.layer_names import meaning, named_cases
 from refnp.verify.layers import elsewhere
 from refnp.verify.signatures import CALLED, KNOWN, NAMES, may_be, words
@@ -185,7 +185,8 @@ IN_PYTORCH = [
     ("BCEWithLogitsLoss", F.binary_cross_entropy_with_logits), ("smooth_l1_loss", F.smooth_l1_loss),
     ("huber", F.huber_loss), ("mse", F.mse_loss), ("linear", F.linear), ("convolution", F.conv2d),
     ("batch_norm", F.batch_norm), ("group_norm", F.group_norm), ("rms_norm", F.rms_norm), ("embedding", F.embedding),
-    ("grouped_query_attention", F.scaled_dot_product_attention), ("softmax", F.softmax),
+    ("grouped_query_attention", F.scaled_dot_product_attention), ("softmax", F.softmax), ("conv1d", F.conv1d),
+    ("attention", F.scaled_dot_product_attention), ("layer_norm", F.layer_norm), ("max_pool2d", F.max_pool2d),
 ]  # fmt: skip
 
 
@@ -311,37 +312,12 @@ def test_known_functions_are_of_layers():
         assert named_cases(found.layer), path
 
 
-@pytest.mark.parametrize(
-    ("name", "layer"),
-    [
-        ("torch.nn.CrossEntropyLoss", "cross_entropy"),
-        ("BCEWithLogitsLoss", "binary_cross_entropy"),
-        ("GaussianNLLLoss", "gaussian_nll of variance"),
-        ("KLDivLoss", "kl_div of log-probabilities"),
-        ("flash_attn_func", "attention"),
-        ("grouped_query_attention", "grouped_attention"),
-        ("F.nll_loss", "nll of log-probabilities"),
-        ("SmoothL1Loss", "smooth_l1"),
-    ],
-)
-def test_the_names_that_people_come_with(name, layer):
-    assert named_cases(name)[0].layer.name == layer
-
-
 @given(st.sampled_from(sorted(CALLED)), st.data())
 def test_a_word_may_be_what_it_says(argument, data):
     word = data.draw(st.sampled_from(CALLED[argument]))
     assert may_be(word, argument, CALLED)
     assert may_be("foo", argument, CALLED)
     assert not may_be("y_true", "logits", ("logits", "targets"))
-
-
-@pytest.mark.parametrize("case", elsewhere.cases(), ids=lambda case: case.name)
-def test_the_same_losses_of_other_arguments_are_not_1_percent_more(case):
-    problem = case.problem("float64")
-    reference = problem.reference()
-    moved = {quantity: np.asarray(value * 1.01) for quantity, value in reference.items()}
-    assert judged(problem, moved, reference, "own", "")[0].verdict == "deviates"
 
 
 def test_what_a_partial_function_was_given_is_computed_with():
