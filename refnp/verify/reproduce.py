@@ -5,7 +5,6 @@ call is what the adapter of the framework does, as `refnp.verify.tracing` saw it
 """
 
 import difflib
-import textwrap
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
@@ -15,8 +14,8 @@ from refnp.verify.frameworks import NATIVES, RUNTIMES, Framework, framework_of, 
 from refnp.verify.judge import CONVENTION, WITHIN, Judgement, crashed, judged
 from refnp.verify.layers import cases
 from refnp.verify.record import DTYPES
-from refnp.verify.reproduce_models import model_script
-from refnp.verify.scripts import LINES, Inputs, Language, Shown, inputs_of, shows, verdict, wrapped
+from refnp.verify.reproduce_models import NUMPY, with_model
+from refnp.verify.scripts import LINES, Inputs, Language, Shown, heading, inputs_of, shows, verdict, wrapped
 from refnp.verify.tracing import Trace
 
 LANGUAGES = {
@@ -63,18 +62,18 @@ def script(name: str, framework: str) -> str:
     case, framework = case_of(name), framework_named(framework)
     asked = framework_of(framework)
     row = worst(case, asked)
-    if framework in RUNTIMES:
-        return model_script(case, asked, row)
-    found = ""
-    for inputs in inputs_of(case.problem(row.dtype), LANGUAGES[framework]):
+    language, parts_of = (NUMPY, with_model) if framework in RUNTIMES else (LANGUAGES[framework], with_function)
+    longer = []
+    for inputs in inputs_of(asked.posed(case.problem(row.dtype)), language):
         if (shown := shows(inputs.problem, asked, row)) is not None:
-            for spaced in (True, False):
-                text = written(inputs, asked, row, shown, spaced=spaced)
+            parts = parts_of(inputs, asked, row, shown)
+            texts = ["\n".join(line for long in part for line in wrapped(long)) for part in parts]
+            for between in ("\n\n", "\n"):
+                text = between.join(texts) + "\n"
                 if len(text.splitlines()) <= LINES:
                     return text
-            if not found or len(text) < len(found):
-                found = text
-    return found
+            longer.append(text)
+    return min(longer, key=len, default="")
 
 
 def case_of(name: str) -> Case:
@@ -118,29 +117,21 @@ def worst(case: Case, framework: Framework) -> Judgement:
     return min(wrong, key=lambda row: (row.verdict == CONVENTION, row.quantity != "output", -row.error_over_bound))
 
 
-def written(inputs: Inputs, framework: Framework, row: Judgement, shown: Shown, *, spaced: bool) -> str:
-    """The script, with empty lines between its parts if it is `spaced`."""
+def with_function(inputs: Inputs, framework: Framework, row: Judgement, shown: Shown) -> list[list[str]]:
+    """The parts of a script: imports, arrays, the function, the call and the verdict."""
     problem, language = inputs.problem, LANGUAGES[framework.name]
     argument = row.quantity.removeprefix("gradient of ") if row.quantity != "output" else ""
     if shown.place is None and isinstance(shown.claimed, str):  # the call fails, or its gradient
         argument = next(iter(problem.case.quantities[1:]), "").removeprefix("gradient of ")
-    head = textwrap.wrap(
-        f"{framework.name} {framework.version}, {problem.dtype}, {row.quantity}. {row.issue}: {row.why}",
-        117,
-        initial_indent="# ",
-        subsequent_indent="# ",
-    )
     place = list(problem.arrays).index(argument) if argument else 0
     names = {"x": inputs.names[place], "i": place, "args": inputs.parameters, "g": "g"}
     asked = (language.gradient if argument else language.output).format(**names).splitlines()
-    parts = [
-        [*head, "import numpy as np", *language.imports],
+    return [
+        [*heading(problem, framework, row), *language.imports],
         [*inputs.lines, *([f"g = {inputs.cotangent}"] if argument else [])],
         [f"def f({inputs.parameters}):", *function_lines(inputs, framework.name)],
         [*asked, *verdict(shown)],
     ]
-    texts = ["\n".join(line for long in part for line in wrapped(long)) for part in parts]
-    return ("\n\n" if spaced else "\n").join(texts) + "\n"
 
 
 def function_lines(inputs: Inputs, framework: str) -> list[str]:

@@ -1,14 +1,11 @@
 """Scripts that show a defect of a runtime, with an ONNX model in text: `refnp verify --reproduce CASE ONNXRuntime`."""
 
-import textwrap
-
 import numpy as np
 
-from refnp.verify.case import Case
 from refnp.verify.frameworks import Framework
 from refnp.verify.frameworks.onnx import lines_of, onnx_model
 from refnp.verify.judge import Judgement
-from refnp.verify.scripts import LINES, Inputs, Language, inputs_of, shows, verdict, wrapped
+from refnp.verify.scripts import Inputs, Language, Shown, heading, verdict
 from refnp.verify.tracing import literal
 
 NUMPY = Language((), 'np.array({numbers}, "{dtype}")', "", "")
@@ -37,21 +34,8 @@ claimed = tract.onnx().load("model.onnx").into_model().into_runnable().run([{nam
 }
 
 
-def model_script(case: Case, framework: Framework, row: Judgement) -> str:
-    """The script for what a row shows of a runtime: the shortest of those that show it."""
-    found = ""
-    for inputs in inputs_of(framework.posed(case.problem(row.dtype)), NUMPY):
-        if (shown := shows(inputs.problem, framework, row)) is not None:
-            text = written(inputs, framework, row, verdict(shown))
-            if not found or len(text) < len(found):
-                found = text
-            if len(text.splitlines()) <= LINES:
-                break
-    return found
-
-
-def written(inputs: Inputs, framework: Framework, row: Judgement, ending: list[str]) -> str:
-    """The script: arrays, the model, the call and the verdict."""
+def with_model(inputs: Inputs, framework: Framework, row: Judgement, shown: Shown) -> list[list[str]]:
+    """The script, in one part: arrays, the model, the call and the verdict."""
     problem = inputs.problem
     model, given = onnx_model(problem)
     values = dict(zip(map(plain, problem.arrays), inputs.names, strict=True))
@@ -62,33 +46,17 @@ def written(inputs: Inputs, framework: Framework, row: Judgement, ending: list[s
     others = {name: array for name, array in given.items() if name not in problem.arrays}
     values |= {name: name for name in others}
     fed = ", ".join(f'"{plain(name)}": {values[plain(name)]}' for name in given)
-    head = textwrap.wrap(
-        f"{framework.name} {framework.version}, {problem.dtype}, {row.quantity}. {row.issue}: {row.why}",
-        117,
-        initial_indent="# ",
-        subsequent_indent="# ",
-    )
     weights = ", ".join(f'"{plain(name)}": {values[plain(name)]}' for name in stored)
     call = CALLS[framework.name].format(inputs=f"{{{fed}}}", names=", ".join(values[plain(name)] for name in given))
     imported, *asked = call.splitlines()
-    parts = [
-        [*head, "import numpy as np", "import onnx.parser", imported],
-        [*inputs.lines, *(f"{name} = {array_of(array)}" for name, array in others.items())],
-        [
-            'model = onnx.parser.parse_model("""',
-            *lines_of(model, {name: plain(name) for name in problem.arrays}),
-            '""")',
-        ],
-        [
-            f"for name, array in {{{weights}}}.items():",
-            "    model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))",
-        ]
-        if stored
-        else [],
-        asked,
-        ending,
-    ]
-    return "\n".join(line for part in parts for long in part for line in wrapped(long)) + "\n"
+    lines = [*heading(problem, framework, row), "import onnx.parser", imported, *inputs.lines]
+    lines += [f"{name} = {array_of(array)}" for name, array in others.items()]
+    named = lines_of(model, {name: plain(name) for name in problem.arrays})
+    lines += ['model = onnx.parser.parse_model("""', *named, '""")']
+    if stored:
+        lines.append(f"for name, array in {{{weights}}}.items():")
+        lines.append("    model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))")
+    return [[*lines, *asked, *verdict(shown)]]
 
 
 def plain(name: str) -> str:

@@ -135,6 +135,12 @@ def fixed(problem: Problem, arrays: dict[str, np.ndarray]) -> Problem:
     return dataclasses.replace(problem.case, inputs=inputs, cotangent=arrays["cotangent"]).problem(problem.dtype)
 
 
+def heading(problem: Problem, framework: Framework, row: Judgement) -> list[str]:
+    """What a script shows, as a comment, and its first import."""
+    about = f"{framework.name} {framework.version}, {problem.dtype}, {row.quantity}. {row.issue}: {row.why}"
+    return [*textwrap.wrap(about, 117, initial_indent="# ", subsequent_indent="# "), "import numpy as np"]
+
+
 def verdict(shown: Shown) -> list[str]:
     """What came, what is right, and the status."""
     if shown.place is None:
