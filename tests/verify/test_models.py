@@ -113,49 +113,38 @@ def planted(model, path, kind):
     return model
 
 
-@pytest.mark.parametrize(
-    ("path", "kind", "dtype"),
-    [
-        ("layers.2.norm1", WithAnotherEpsilon, "float32"),
-        ("layers.1.norm2", WithAnotherEpsilon, "float64"),
-        ("norm", OfSampleVariance, "float32"),
-        ("layers.3.linear1", Transposed, "float32"),
-        ("layers.2.linear2", InBfloat16, "float32"),
-        ("layers.3.linear2", InBfloat16, "float64"),
-        ("layers.0.self_attn", WithoutRoot, "float64"),
-    ],
-)
-def test_a_defect_in_one_layer_of_four_is_found_by_its_name(path, kind, dtype):
-    report = judge_model(planted(transformer(dtype), path, kind), drawn(2, 5, FEATURES), gradients=False)
+BFLOAT16 = "as if inputs, output and gradients were stored in bfloat16"
+PLANTED = [  # a defect in one layer of four, and of some the cause that is named beside the layer
+    ("layers.2.norm1", WithAnotherEpsilon, "float32", ""),
+    ("layers.1.norm2", WithAnotherEpsilon, "float64", ""),
+    ("norm", OfSampleVariance, "float32", ""),
+    ("layers.3.linear1", Transposed, "float32", ""),
+    ("layers.2.linear2", InBfloat16, "float32", ""),
+    ("layers.1.norm1", OutsideTheRoot, "float64", "as if ε stood outside the root"),
+    ("layers.0.norm2", OfSampleVariance, "float64", "as if the variance were divided by n − 1"),
+    ("layers.1.linear2", Transposed, "float64", "as if the weight were transposed"),
+    ("layers.0.self_attn", WithoutRoot, "float64", "as if √d were left out"),
+    ("layers.0.linear1", InBfloat16, "float64", BFLOAT16),
+]
+
+
+@pytest.mark.parametrize(("path", "kind", "dtype", "says"), PLANTED)
+def test_a_defect_in_one_layer_is_found_by_its_name(path, kind, dtype, says):
+    report = judge_model(planted(transformer(dtype), path, kind), drawn(2, 5, FEATURES), gradients=bool(says))
     assert not report.holds
     assert report.first == path
     beyond = {row["case"].partition("/")[2] for row in report.rows if row["verdict"] == DEVIATES}
     assert beyond <= {path, path.rpartition(".")[0], "end to end"}  # it, perhaps the layer it is in, and the whole
-    assert "end to end" in beyond or (kind, dtype) == (
-        WithAnotherEpsilon,
-        "float32",
-    )  # where it is small beside rounding
+    small_beside_rounding = (kind, dtype) == (WithAnotherEpsilon, "float32")
+    assert "end to end" in beyond or small_beside_rounding
     assert str(report).splitlines()[1].startswith(f"{path}: the first beyond its bound (")
     with pytest.raises(AssertionError, match=f"{path}: the first beyond its bound"):
         report.require()
-
-
-@pytest.mark.parametrize(
-    ("path", "kind", "says"),
-    [
-        ("layers.1.norm1", OutsideTheRoot, "as if ε stood outside the root"),
-        ("layers.0.norm2", OfSampleVariance, "as if the variance were divided by n − 1"),
-        ("layers.1.linear2", Transposed, "as if the weight were transposed"),
-        ("layers.0.self_attn", WithoutRoot, "as if √d were left out"),
-        ("layers.0.linear1", InBfloat16, "as if inputs, output and gradients were stored in bfloat16"),
-    ],
-)
-def test_the_cause_is_named_beside_the_layer(path, kind, says):
-    report = judge_model(planted(transformer("float64", 2), path, kind), drawn(2, 5, FEATURES))
-    causes = [cause for cause in report.causes if cause.says.startswith(says)]
-    assert {case.partition("/")[2] for cause in causes for case, *_ in cause.rows} == {path}
-    (line,) = [line for line in str(report).splitlines() if says in line]
-    assert line.endswith(f": {path}")
+    if says:
+        causes = [cause for cause in report.causes if cause.says.startswith(says)]
+        assert {case.partition("/")[2] for cause in causes for case, *_ in cause.rows} == {path}
+        (line,) = [line for line in str(report).splitlines() if says in line]
+        assert line.endswith(f": {path}")
 
 
 def test_what_pytorch_is_known_for_is_said_and_excused_by_name_in_its_own_layers_alone():
@@ -172,8 +161,6 @@ def test_what_pytorch_is_known_for_is_said_and_excused_by_name_in_its_own_layers
     excused = judge_model(nn.Sequential(nn.GELU()), x, excused=issue, gradients=False)
     assert [row["issue"] for row in excused.rows if row["case"] == "gelu/0"] == list(issue)
     assert not judge_model(nn.Sequential(Own()), x, excused=issue, gradients=False).holds
-    with pytest.raises(ValueError, match="excused: no known defect is called 'pytorch#1'"):
-        judge_model(nn.Sequential(nn.GELU()), x, excused=("pytorch#1",))
 
 
 def test_layers_in_bfloat16_are_judged_in_it():
@@ -190,8 +177,6 @@ def test_layers_in_bfloat16_are_judged_in_it():
     model[1].__class__ = WithAnotherEpsilon
     model[1].eps = 0.01
     assert judge_model(model, drawn(5, FEATURES)).first == "1"
-    with pytest.raises(ValueError, match="precision is 'low'; name a format"):
-        judge_model(model, drawn(5, FEATURES), precision="low")
 
 
 def test_a_gradient_that_is_lost_is_found_by_its_name():
@@ -228,8 +213,8 @@ def test_equations_say_what_a_module_of_ones_own_computes():
         nn.Sequential(Scaled(1e-3)), x, equations={"?": ("rms_norm", {"x": 0, "gain": "scale"}, {"eps": 1e-5})}
     )
     assert other.first == "0"
-    plain = judge_model(nn.Sequential(Scaled(1e-5)), x, equations={"0": "rms_norm"})
-    plain.require()
+    for plain in ("rms_norm", ("rms_norm",)):
+        judge_model(nn.Sequential(Scaled(1e-5)), x, equations={"0": plain}).require()
     turned = {"?": ("rms_norm", {"gain": "scale", "x": 0}, {"eps": 1e-5})}  # in whatever order
     judge_model(nn.Sequential(Scaled(1e-5)), x, equations=turned).require()
     left = judge_model(model, x, equations={"*": None})
@@ -254,27 +239,39 @@ def test_a_function_in_operations_of_refnp_says_it_too():
     assert "no bound for" in unknown.not_judged["1"]
 
 
-@pytest.mark.parametrize(
-    ("equations", "message"),
-    [
-        ("gelu", "equations is 'gelu'; write {path: equation}"),
-        ({"1": ("gelu", {"y": 0})}, "gelu has no argument 'y'; there are x"),
-        ({"1": ("gelu", {"x": 0}, {"eps": 1})}, "gelu has no option 'eps'"),
-        ({"1": ("gelu", {"x": 0}, {}, 3)}, r"write \(name, arguments, options\)"),
-        ({"1": ("gelu", "x")}, "'x' is no dict of arguments of gelu"),
-        ({"1": ("gelu", {"x": 7})}, "name 7, neither the number of an input nor a parameter"),
-    ],
-)
-def test_equations_that_fit_no_layer_are_refused(equations, message):
-    with pytest.raises(ValueError, match=message):
-        judge_model(nn.Sequential(nn.Linear(2, 2), nn.GELU()), drawn(3, 2), equations=equations)
-    torch.manual_seed(0)
-    judge_model(nn.Sequential(nn.Linear(2, 2), nn.SiLU()), drawn(3, 2), equations={"1": ("silu",)}).require()
+def of_two(equations):
+    return judge_model(nn.Sequential(nn.Linear(2, 2), nn.GELU()), drawn(3, 2), equations=equations)
 
 
-def test_inputs_that_a_layer_cannot_take_fail_as_the_model_says_it():
-    with pytest.raises(TypeError, match="linear"):
-        judge_model(nn.Sequential(nn.Linear(2, 2)), None)
+REFUSED = [
+    (lambda: judge_model(lambda x: x, drawn(2)), r"judge_model: module is a function, not a torch\.nn\.Module"),
+    (
+        lambda: judge_model(nn.Sequential(nn.Dropout(0.5)), drawn(2)),
+        r"judge_model: 0 drops units at random \(0\.5\); call module\.eval\(\)",
+    ),
+    (lambda: judge_model(nn.Sequential(nn.Linear(2, 2)), None), "linear"),
+    (lambda: judge_model(nn.GELU(), drawn(2), excused=("pytorch#1",)), "no known defect is called 'pytorch#1'"),
+    (lambda: judge_model(nn.GELU(), drawn(2), precision="low"), "precision is 'low'; name a format"),
+    (
+        lambda: judge_model(nn.Linear(4, 3).double(), drawn(2, 4), waived=("end to end",)),
+        "waived names 'end to end'; not judged is nothing",
+    ),
+    (lambda: of_two("gelu"), "equations is 'gelu'; write {path: equation}"),
+    (lambda: of_two({"norm": "layer_norm"}), "equations names 'norm', and no module is called so; there are 0"),
+    (lambda: of_two({"0": "norm"}), "equations names 'norm'; refnp has adaptive_average_pool"),
+    (lambda: of_two({"0": ("rms_norm", {"x": 0, "gain": "gain"})}), "of Linear name 'gain', neither the number"),
+    (lambda: of_two({"1": ("gelu", {"y": 0})}), "gelu has no argument 'y'; there are x"),
+    (lambda: of_two({"1": ("gelu", {"x": 0}, {"eps": 1})}), "gelu has no option 'eps'"),
+    (lambda: of_two({"1": ("gelu", {"x": 0}, {}, 3)}), r"write \(name, arguments, options\)"),
+    (lambda: of_two({"1": ("gelu", "x")}), "'x' is no dict of arguments of gelu"),
+    (lambda: of_two({"1": ("gelu", {"x": 7})}), "name 7, neither the number of an input nor a parameter"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED)
+def test_what_cannot_be_judged_is_refused(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
 
 
 def test_convolutions_norms_of_channels_and_pooling_hold():
@@ -352,17 +349,7 @@ def test_masks_of_attention_are_those_of_pytorch():
             assert report.rows[-1]["case"] == "MultiheadAttention/end to end"
 
 
-def test_what_cannot_be_judged_is_said():
-    with pytest.raises(TypeError, match=r"judge_model: module is a function, not a torch\.nn\.Module"):
-        judge_model(lambda x: x, drawn(2))
-    with pytest.raises(ValueError, match=r"judge_model: 0 drops units at random \(0\.5\); call module\.eval\(\)"):
-        judge_model(nn.Sequential(nn.Dropout(0.5)), drawn(2))
-    with pytest.raises(ValueError, match=r"equations names 'norm', and no module is called so; there are 0"):
-        judge_model(nn.Sequential(nn.Linear(2, 2)), drawn(2), equations={"norm": "layer_norm"})
-    with pytest.raises(ValueError, match=r"equations names 'norm'; refnp has adaptive_average_pool"):
-        judge_model(nn.Sequential(nn.Linear(2, 2)), drawn(2), equations={"0": "norm"})
-    with pytest.raises(ValueError, match=r"equations of Linear name 'gain', neither the number"):
-        judge_model(nn.Linear(2, 2), drawn(2), equations={"": ("rms_norm", {"x": 0, "gain": "gain"})})
+def test_what_is_not_judged_is_said():
     report = judge_model(nn.Sequential(nn.Hardtanh(), nn.Softmax()), drawn(2, 3))
     assert report.not_judged == {
         "0": "Hardtanh: arithmetic of its own",
@@ -779,8 +766,3 @@ def test_tensors_with_gradients_are_read():
     report = judge_model(lambda x: there(torch.as_tensor(x)), (x,), like=model)
     assert report.holds, str(report)
     assert report.who.startswith("PyTorch")
-
-
-def test_only_what_is_not_judged_can_be_waived():
-    with pytest.raises(ValueError, match="waived names 'end to end'; not judged is nothing"):
-        judge_model(nn.Linear(4, 3).double(), drawn(2, 4), waived=("end to end",))
