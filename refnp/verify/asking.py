@@ -120,9 +120,15 @@ class Asked:
             found = of_own_sizes(self.table, names, shapes, self.layouts)
         return found or self.table
 
+    def changed(self, **attributes: Any) -> "Asked":
+        """The same, asked otherwise."""
+        other = copy.copy(self)
+        other.__dict__.update(attributes)
+        return other
+
     def turned(self, layouts: Sequence[str]) -> "Asked":
         """The same module asked in other layouts."""
-        other = copy.copy(self)
+        other = self.changed()
         other.cases = other.chosen(other.of_own_sizes(layouts))
         return other
 
@@ -137,10 +143,8 @@ class Asked:
 
     def like(self, cases: list[Case], arguments: Mapping[str, str]) -> "Asked":
         """The same function asked the cases of another layer."""
-        other = copy.copy(self)
         binding = Binding(self.who, self.taken, cases, arguments, self.inside, self.binding.stated, (), (), self.own)
-        other.layer, other.cases, other.binding = cases[0].layer, cases, binding
-        return other
+        return self.changed(layer=cases[0].layer, cases=cases, binding=binding)
 
     def check_device(self, device: str) -> None:
         """ValueError unless the framework can put arrays on it."""
@@ -332,8 +336,7 @@ class Asked:
         found = []
         for way in ways:
             for axes in (None, 1, 2, 3, 0):
-                other = copy.copy(way)
-                other.items, other.raised, other.version, report = axes, {}, "", Report("", self.who, [])
+                other, report = way.changed(items=axes, raised={}, version=""), Report("", self.who, [])
                 for case in other.offered(other.cases):
                     with contextlib.suppress(NotOfferedError):
                         other.judge_one(other.adapted(case), dtype, report, Counter())
@@ -344,8 +347,7 @@ class Asked:
 
     def holds_with(self, few: list[Case], dtype: str, **way: Any) -> bool:
         """Whether the outputs of these cases would be right in another convention."""
-        other = copy.copy(self)
-        other.__dict__.update(way, gradients=False, raised={})
+        other = self.changed(**way, gradients=False, raised={})
 
         def holds() -> bool:
             report = Report("", self.who, [])
@@ -427,9 +429,7 @@ class Asked:
 
     def output(self, problem: Problem) -> Answer:
         """The function's output, and the gradients that are asked for, to a problem that is none of its cases."""
-        other = copy.copy(self)
-        if problem.case.gradients == ():
-            other.gradients, other.vjp = False, None
+        other = self.changed(gradients=False, vjp=None) if problem.case.gradients == () else self
         with quiet():
             return self.apart(lambda: other.answer(problem)[0])
 

@@ -7,7 +7,6 @@
 A case whose options the function does not take is skipped, and the report says so.
 """
 
-import copy
 import functools
 import inspect
 import re
@@ -333,9 +332,7 @@ def of_axes_taken(asked: Asked, report: Report, name: str, dtypes: Sequence[str]
     few = [case for case in asked.cases if case.name in raised][:FEW]
     for layout in OF_MORE_AXES:
         if sum(changes(layout, case) and asked.holds_with([case], dtypes[0], layouts=(layout,)) for case in few) > 1:
-            other = copy.copy(asked)
-            other.layouts = (layout,)
-            found = other.report(name, dtypes)
+            found = asked.changed(layouts=(layout,)).report(name, dtypes)
             found.assumed.append(f"laid out as {layout}, for it raises an error for arrays of other axes")
             return found
     failure = next(iter(raised.values()))

@@ -23,7 +23,7 @@ from refnp.verify.edits.around import around, is_constant, renamed
 from refnp.verify.edits.edited import KNOWN_WORDS, edited_function, is_operation
 from refnp.verify.edits.mutant import Mutant
 from refnp.verify.edits.opened import Opened
-from refnp.verify.edits.variants import Edit, edited, edits_of, is_one_number, places, statements
+from refnp.verify.edits.variants import Edit, edited, edits_of, expressions, is_one_number
 from refnp.verify.judged_pages import Formula
 from refnp.verify.layers.multi_head import bound
 
@@ -183,26 +183,17 @@ def mutant_with(function: Callable, *several: Edit, back: bool = False) -> Mutan
 def with_number(function: Callable, lines: Lines) -> Iterator[tuple[str, Edit]]:
     """What it says, and an edit with the number c, of the lines that are run."""
     letter = ast.Call(ast.Name("_c", ast.Load()), [], [])
-    for one in Opened.of(of_partial(function)).all():
-        for statement, of_pullback in statements(one.tree):
-            if of_pullback or not is_one_number(statement) or not is_run(one, statement, lines):
-                continue
-            for path, node in places(statement):
-                name = getattr(node, "operation", "") or getattr(getattr(node, "func", None), "attr", "")
-                if name in BESIDE:
-                    spot, into = (*path, ("args", 0)), node.args[0]  # type: ignore[attr-defined]
-                elif name in ("sum", "mean", "exp"):
-                    spot, into = path, node
-                elif name == "nonzero" and isinstance(node.args[0], ast.Name):  # type: ignore[attr-defined]
-                    spot, into = (*path, ("args", 0)), node.args[0]  # type: ignore[attr-defined]
-                elif len(path) == 1 or is_constant(node):  # all that the line computes
-                    spot, into = path, node
-                else:
-                    continue
-                for op, says in ((ast.Add(), "{} were added to"), (ast.Mult(), "{} were multiplied by")):
-                    edit = edited(one, statement, spot, ast.BinOp(into, op, letter), of_pullback=False)
-                    what = ast.unparse(into)
-                    yield f"{says} {what}" if isinstance(op, ast.Add) else f"{what} were multiplied by {{}}", edit
+    for one, statement, path, node in expressions(of_partial(function)):
+        if not is_one_number(statement) or not is_run(one, statement, lines):
+            continue
+        name = getattr(node, "operation", "") or getattr(getattr(node, "func", None), "attr", "")
+        if name in BESIDE or (name == "nonzero" and isinstance(node.args[0], ast.Name)):  # type: ignore[attr-defined]
+            path, node = (*path, ("args", 0)), node.args[0]  # type: ignore[attr-defined]
+        elif name not in ("sum", "mean", "exp") and len(path) > 1 and not is_constant(node):
+            continue  # neither a sum, nor all that the line computes, nor a constant
+        what = ast.unparse(node)
+        for op, says in ((ast.Add(), f"{{}} were added to {what}"), (ast.Mult(), f"{what} were multiplied by {{}}")):
+            yield says, edited(one, statement, path, ast.BinOp(node, op, letter), of_pullback=False)
 
 
 def of_any_number(function: Callable, edit: Edit) -> Callable[[float], Callable]:

@@ -76,12 +76,12 @@ class Compared:
         """The parameters by the names of their gradients."""
         return {f"gradient of {name}": name for name in self.right.leaves}
 
-    def ratio(self, one: Answers, other: Answers) -> float:
-        """The largest difference of answers over its bound, where they differ most."""
+    def ratio(self, one: Answers, other: Answers, places: int = PLACES) -> float:
+        """The largest difference of answers over its bound, at some places of each where they differ most."""
         worst = 0.0
         for name in one:
             away = np.abs(one[name].astype(WIDE) - other[name]).ravel()
-            for place in np.argsort(-np.where(np.isnan(away), np.inf, away), kind="stable")[:PLACES]:
+            for place in np.argsort(-np.where(np.isnan(away), np.inf, away), kind="stable")[:places]:
                 if away[place] != 0:
                     worst = max(worst, float(away[place] / self.allowed(name, int(place))))
                 if not worst <= FAR:
@@ -97,15 +97,7 @@ class Compared:
             apart[name] = np.abs(one[name].astype(WIDE) - other[name]).max(initial=0) / size if size else 0
         if not all(part <= APART for part in apart.values()):
             return math.inf
-        worst = 0.0
-        for name in sorted(apart, key=lambda name: -apart[name]):
-            away = np.abs(one[name].astype(WIDE) - other[name]).ravel()
-            place = int(away.argmax()) if away.size else 0
-            if away.size and away[place]:
-                worst = max(worst, float(away[place] / self.allowed(name, place)))
-            if not worst <= FAR:
-                return math.inf
-        return worst
+        return self.ratio({name: one[name] for name in sorted(apart, key=lambda name: -apart[name])}, other, 1)
 
     def away(self, given: Answers, edited: Taped) -> tuple[float, float]:
         """How far outputs, and gradients, are from those of an edited model; gradients only where outputs are near."""

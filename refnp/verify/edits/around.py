@@ -15,6 +15,7 @@ from refnp.verify.edits.variants import (
     Edit,
     call,
     edited,
+    expressions,
     is_one_number,
     names_before,
     places,
@@ -29,37 +30,33 @@ CONSTANTS = ("root", "constant", "logarithm")  # words whose value is a constant
 def around(function: Callable, word: str) -> Iterator[tuple[str, Edit]]:
     """Of the value, every line that computes a number, and then every expression in one, as word(expression)."""
     inside: list[tuple[str, Edit]] = []
-    for one in Opened.of(function).all():
-        for statement, of_pullback in statements(one.tree):
-            for path, node in places(statement) if not of_pullback else ():
-                if isinstance(node, NUMBERS) and path[-1][0] != "func":
-                    edit = edited(one, statement, path, call(word, node), of_pullback=False)
-                    target = getattr(statement, "targets", [node])[0]
-                    if len(path) == 1 and is_one_number(statement):
-                        yield ast.unparse(target), edit
-                    elif len(path) == 1 and isinstance(target, ast.Tuple):
-                        inside.append((", ".join(map(ast.unparse, target.elts)), edit))
-                    else:
-                        inside.append((ast.unparse(node), edit))
+    for one, statement, path, node in expressions(function):
+        if isinstance(node, NUMBERS) and path[-1][0] != "func":
+            edit = edited(one, statement, path, call(word, node), of_pullback=False)
+            target = getattr(statement, "targets", [node])[0]
+            if len(path) == 1 and is_one_number(statement):
+                yield ast.unparse(target), edit
+            elif len(path) == 1 and isinstance(target, ast.Tuple):
+                inside.append((", ".join(map(ast.unparse, target.elts)), edit))
+            else:
+                inside.append((ast.unparse(node), edit))
     yield from inside
 
 
 def in_sums(function: Callable, word: str) -> Iterator[tuple[str, Edit]]:
     """Of the value, every sum and every sum of products, as word(sum), of terms that are word(x)."""
-    for one in Opened.of(function).all():
-        for statement, of_pullback in statements(one.tree):
-            for path, node in places(statement) if not of_pullback else ():
-                new: ast.expr
-                if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-                    new = ast.BinOp(call(word, node.left), node.op, call(word, node.right))
-                elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("sum", "mean"):
-                    of = ast.Attribute(call(word, node.func.value), node.func.attr, ast.Load())  # type: ignore[attr-defined]
-                    new = ast.Call(of, node.args, node.keywords)
-                elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("einsum"):
-                    new = ast.Call(node.func, [node.args[0], *(call(word, a) for a in node.args[1:])], node.keywords)
-                else:
-                    continue
-                yield ast.unparse(node), edited(one, statement, path, call(word, new), of_pullback=False)
+    for one, statement, path, node in expressions(function):
+        new: ast.expr
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            new = ast.BinOp(call(word, node.left), node.op, call(word, node.right))
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("sum", "mean"):
+            of = ast.Attribute(call(word, node.func.value), node.func.attr, ast.Load())  # type: ignore[attr-defined]
+            new = ast.Call(of, node.args, node.keywords)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("einsum"):
+            new = ast.Call(node.func, [node.args[0], *(call(word, a) for a in node.args[1:])], node.keywords)
+        else:
+            continue
+        yield ast.unparse(node), edited(one, statement, path, call(word, new), of_pullback=False)
 
 
 def renamed(function: Callable, *, of_pullback: bool) -> Iterator[Edit]:

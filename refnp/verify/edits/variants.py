@@ -9,7 +9,7 @@ another one; a line is left out.
 import ast
 import copy
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,6 +136,14 @@ def places(statement: ast.stmt) -> Iterator[tuple[tuple, ast.expr]]:
                     yield from visit(child, (*path, (field, i)))
 
     yield from visit(statement, ())
+
+
+def expressions(function: Callable) -> Iterator[tuple[Opened, ast.stmt, tuple, ast.expr]]:
+    """The expressions that the value of a function comes from, with the statement and the way to each."""
+    for opened in Opened.of(function).all():
+        for statement, of_pullback in statements(opened.tree):
+            for path, node in places(statement) if not of_pullback else ():
+                yield opened, statement, path, node
 
 
 def edited(

@@ -4,7 +4,6 @@ The numbers are one case of the layer, its bounds and causes those of any other 
 right; at ±∞ and NaN an answer is right if it is the limit, which refnp gives, or what the equation gives there.
 """
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -92,12 +91,10 @@ def report_of_every(
 
 def report_of_parts(asked: Asked, name: str, file: Path | None) -> Report:
     """The report on the parts of float32, of which those in the file are done."""
-    few = copy.copy(asked)
     (argument,) = asked.cases[0].inputs
     bfloat16 = numbers_of("bfloat16")
     case = replace(asked.cases[0], variant=EVERY, inputs={argument: bfloat16}, cotangent=np.ones(len(bfloat16)))
-    few.cases = [some_of(case, ())]
-    report = few.report(name, ("float32",))
+    report = asked.changed(cases=[some_of(case, ())]).report(name, ("float32",))
     about = about_of(report)
     done = {} if file is None else kept(file, about)
     by_quantity: dict[str, list[Everywhere]] = {}
@@ -131,9 +128,7 @@ def with_causes(report: Report, asked: Asked, case: Case, dtypes: Sequence[str])
         return
     add_specials(report, asked, problem)
     if any(one.wrong for one in report.every):
-        few = copy.copy(asked)
-        few.cases = [some_of(case, report.every)]
-        seen = few.report(report.name, dtypes)
+        seen = asked.changed(cases=[some_of(case, report.every)]).report(report.name, dtypes)
         report.answers, report.problems = seen.answers, seen.problems
 
 
