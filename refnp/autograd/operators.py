@@ -32,7 +32,7 @@ def _compared(comparison: np.ufunc) -> Callable:
     return compare
 
 
-_ARITHMETIC = {
+ARITHMETIC = {
     "add": (np.add, e.add),
     "sub": (np.subtract, e.subtract),
     "mul": (np.multiply, e.multiply),
@@ -43,7 +43,7 @@ _ARITHMETIC = {
 }
 _COMPARISONS = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
                 "ge": np.greater_equal}  # fmt: skip
-_OF_UFUNC = dict(_ARITHMETIC.values()) | {ufunc: _compared(ufunc) for ufunc in _COMPARISONS.values()}
+_OF_UFUNC = dict(ARITHMETIC.values()) | {ufunc: _compared(ufunc) for ufunc in _COMPARISONS.values()}
 
 
 def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -128,7 +128,7 @@ _METHODS = {operation.__name__: operation for operation in _NAMED_ALIKE} | {
 
 for _name, _method in _METHODS.items():
     setattr(Tensor, _name, _method)
-for _name, (_, _operation) in _ARITHMETIC.items():
+for _name, (_, _operation) in ARITHMETIC.items():
     setattr(Tensor, f"__{_name}__", _operation)
     setattr(Tensor, f"__r{_name}__", _reflected(_operation))
 for _name, _ufunc in _COMPARISONS.items():

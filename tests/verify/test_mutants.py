@@ -136,10 +136,6 @@ def test_mistakes_of_rounding_are_small_where_nothing_cancels():
             assert np.abs(found - right).max() <= 0.02 * np.abs(right).max(), (layer, mutant.says)
 
 
-def test_there_are_at_least_sixty():
-    assert len({mutant.says for _, mutant in EVERY}) >= 60
-
-
 def log_of_softmax(x, axis=-1):
     e = np.exp(x - x.max(axis, keepdims=True))
     return np.log(e / e.sum(axis, keepdims=True))

@@ -11,6 +11,7 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd import primitive
+from refnp.autograd.operators import ARITHMETIC
 from refnp.autograd.primitives import raw
 from refnp.numbers import words
 from refnp.numbers.kinds import Kind, kind_of
@@ -133,17 +134,9 @@ def moved(x: Traced, source: int, to: int) -> Traced:
 SAME = """exp expm1 log log1p sqrt tanh sin cos sinh cosh arctan absolute maximum minimum where concatenate stack
 take take_along_axis expand_dims squeeze swapaxes transpose reshape flip roll broadcast_to tril triu
 cumsum cumprod sum mean max pad""".split()  # noqa: SIM905  # the same in both
-BINARY = {
-    "add": (np.add, ag.add),
-    "sub": (np.subtract, ag.subtract),
-    "mul": (np.multiply, ag.multiply),
-    "truediv": (np.true_divide, ag.divide),
-    "pow": (np.power, ag.power),
-    "matmul": (np.matmul, ag.matmul),
-}
 Traced.functions = {
     **{getattr(np, name): lifted(getattr(ag, name)) for name in SAME},
-    **{own: lifted(ours) for own, ours in BINARY.values()},
+    **{own: lifted(ours) for own, ours in ARITHMETIC.values()},
     **{getattr(np, name): deciding(getattr(np, name)) for name in ("greater", "greater_equal", "less", "less_equal")},
     np.negative: lifted(ag.negative),
     np.sqrt: lifted(root_of),  # as automatic differentiation has it
@@ -174,7 +167,7 @@ def _number(value: Any, beside: Traced) -> Any:
 
 def _operators() -> None:
     """Arithmetic and comparisons by the engine's operations."""
-    for name, (_, ours) in BINARY.items():
+    for name, (_, ours) in ARITHMETIC.items():
         setattr(Traced, f"__{name}__", lambda x, y, of=ours: Traced(of(x.tensor, _number(y, x))))
         setattr(Traced, f"__r{name}__", lambda x, y, of=ours: Traced(of(_number(y, x), x.tensor)))
     for name in ("gt", "ge", "lt", "le"):
