@@ -21,13 +21,14 @@ from refnp.verify.frameworks.module_parameters import parameters_of
 from refnp.verify.frameworks.native import NATIVES
 from refnp.verify.judge import DEVIATES, KNOWN, WITHIN
 from refnp.verify.layer_names import named_cases
-from refnp.verify.layers import cases, cases_to_ask
+from refnp.verify.layers import cases, cases_to_ask, elsewhere
 from refnp.verify.modules import of_classes
 from refnp.verify.parameters import signature_of
 from refnp.verify.shell import described
 from tests import pages
 
-LAYERS = {case.layer.name: case.layer for case in cases_to_ask()}
+OF_OTHER_ARGUMENTS = {case.layer.name for case in elsewhere.cases()}
+LAYERS = {case.layer.name: case.layer for case in cases_to_ask() if case.layer.name not in OF_OTHER_ARGUMENTS}
 
 
 @pytest.fixture
