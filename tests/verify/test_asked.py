@@ -204,7 +204,7 @@ def test_right_functions_of_numpy_hold():
     ],
 )
 def test_a_name_that_does_not_exist_is_answered_with_where_its_topic_lives(name, says):
-    with pytest.raises(ValueError, match="there is no such layer|is judged by its parts") as error:
+    with pytest.raises(ValueError, match=r"there is no such layer|is judged by its parts") as error:
         refnp.judge(name, lambda x: x)
     assert says in str(error.value)
 
