@@ -31,11 +31,6 @@ OF_OTHER_ARGUMENTS = {case.layer.name for case in elsewhere.cases()}
 LAYERS = {case.layer.name: case.layer for case in cases_to_ask() if case.layer.name not in OF_OTHER_ARGUMENTS}
 
 
-@pytest.fixture
-def torch():
-    return pytest.importorskip("torch")
-
-
 def softmax(x, axis=-1):
     e = np.exp(x - x.max(axis, keepdims=True))
     return e / e.sum(axis, keepdims=True)
