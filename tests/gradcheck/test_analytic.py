@@ -40,27 +40,19 @@ def test_code_that_drops_the_imaginary_part_is_found_out(f):
     assert found is None or "not its derivative" in found
 
 
-def test_a_little_abs_is_found_out_too():
-    assert "not its derivative" in reason(lambda x: x * x - 1e-6 * x + 1e-6 * np.sign(x.real) * np.abs(x))
+SAID = {
+    "a little abs": (lambda x: x * x - 1e-6 * x + 1e-6 * np.sign(x.real) * np.abs(x), "not its derivative"),
+    "one element": (lambda x: np.concatenate([x[:2] ** 2, np.abs(x[2:]) ** 2]), "not its derivative"),
+    "a cast that discards": (lambda x: x.astype(float) ** 2, "ComplexWarning"),
+    "a refusal": (lambda x: np.hypot(x, 0) ** 2, "does not take complex arguments (TypeError"),
+    "a branch for complex numbers": (lambda x: x * x + (1 if np.iscomplexobj(x) else 0), "real part"),
+}
 
 
-def test_a_cast_that_discards_is_found_out():
-    assert "ComplexWarning" in reason(lambda x: x.astype(float) ** 2)
-
-
-def test_a_refusal_is_a_reason():
-    assert "does not take complex arguments (TypeError" in reason(lambda x: np.hypot(x, 0) ** 2)
-
-
-def test_another_branch_for_complex_numbers_is_found_out():
-    assert "real part" in reason(lambda x: x * x + (1 if np.iscomplexobj(x) else 0))
-
-
-def test_only_one_element_that_drops_it_is_enough():
-    def f(x):
-        return np.concatenate([x[:2] ** 2, np.abs(x[2:]) ** 2])
-
-    assert "not its derivative" in reason(f)
+@pytest.mark.parametrize("what", SAID)
+def test_why_the_complex_step_is_not_trusted_is_said(what):
+    f, words = SAID[what]
+    assert words in reason(f)
 
 
 def test_asking_for_the_complex_step_of_what_is_not_analytic_is_an_error():
