@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from gradcheck.checks import compare
-from gradcheck.exact import EXACT, Exact
+from gradcheck.exact import EXACT
 from gradcheck.flat import leaves_of, replace_leaves
 from gradcheck.precision import dtype_name, wider
 
@@ -66,42 +66,33 @@ def table(operations: Iterable[Operation], *, vjp: Callable, digits: float = 12.
     that is not must agree up to the error of differences. An operation that raises is a row without digits, not an end.
     """
     for operation in operations:
+        of: dict[str, Any] = {"vjp": vjp, "digits": getattr(operation, "digits", None) or digits, "seed": seed}
         if getattr(operation, "equation", None) is not None:
             if operation.exact is not None:
                 exact = replace(operation.exact, columns={})  # where both precisions hold the same numbers
-                yield _row(operation, np.float64, 1, vjp, digits, seed, exact)
-                yield _row(operation, np.float32, 1, vjp, digits, seed, exact)
+                yield _row(operation, np.float64, exact=exact, **of)
+                yield _row(operation, np.float32, exact=exact, **of)
             continue
-        yield _row(operation, np.float64, 1, vjp, digits, seed)
+        yield _row(operation, np.float64, **of)
         if getattr(operation, "model", False):
             continue
         if getattr(operation, "order2", True):
-            yield _row(operation, np.float64, 2, vjp, digits, seed)
-        yield _row(operation, np.float32, 1, vjp, digits, seed)
+            yield _row(operation, np.float64, order=2, **of)
+        yield _row(operation, np.float32, **of)
         if wider(np.float64) is not None:
-            yield _row(operation, np.longdouble, 1, vjp, digits, seed)
+            yield _row(operation, np.longdouble, **of)
 
 
-def _row(
-    operation: Operation,
-    dtype: DTypeLike,
-    order: int,
-    vjp: Callable,
-    digits: float,
-    seed: int,
-    exact: Exact | None = None,
-) -> Row:
+def _row(operation: Operation, dtype: DTypeLike, *, order: int = 1, **options: Any) -> Row:
+    """The row of one comparison; `options` are those of `compare`."""
     try:
         report = compare(
             operation.function,
             cast(operation.args, dtype),
-            vjp=vjp,
             order=order,
-            digits=getattr(operation, "digits", None) or digits,
             method="complex_step" if operation.analytic else "auto",
-            exact=exact,
-            seed=seed,
             name=operation.name,
+            **options,
             max_elements=0 if getattr(operation, "model", False) and len([*leaves_of(operation.args)]) >= MANY else 40,
         )
     except Exception as failure:  # one broken operation must not hide the others

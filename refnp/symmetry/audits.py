@@ -6,9 +6,8 @@ Axes of arguments and results that are equally long in all draws may move togeth
 that are equally long together, it is asked whether the result stays, or moves along an axis of its own.
 """
 
-import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,14 +105,15 @@ def audit(
     shown = str(name or getattr(f, "__name__", "f"))
     of_claim: dict[str, Any] = {"read": read, "in_precision": in_precision, "name": shown}
     options = {"sizes": asked, "count": count, "seed": seed, "simplify": 0, **options}
+    searched = lambda action, out: search(equivariant(f, action, out, **of_claim), draw, **options)
     for length, axes in together.items():
         if max(length) < 2:
             continue
         outs = [axis for axis, other in results.items() if other == length]
         for moved in _moves(axes):
-            verdicts: dict[str, Verdict] = {}
-            asks = functools.partial(_asked, f, moved, outs, of_claim, draw, options, verdicts)
-            rows.append(Kept(_in_words(moved), asks(Permute), asks(Select), verdicts))
+            permuted, of_orders = _asked(searched, moved, outs, Permute)
+            selected, of_choices = _asked(searched, moved, outs, Select)
+            rows.append(Kept(_in_words(moved), permuted, selected, of_orders | of_choices))
     sense = "; ".join(
         [f"{key} = {in_a_row(set(values))}" for key, values in asked.items()] + [f"{count} inputs or more each"]
     )
@@ -153,26 +153,19 @@ def _in_words(axes: Sequence[Axis]) -> str:
 
 
 def _asked(
-    f: Function,
-    moved: Sequence[Axis],
-    outs: Sequence[Axis],
-    of_claim: Any,
-    draw: Any,
-    options: Any,
-    verdicts: Any,
-    kind: Any,
-) -> str:
-    """What the result does when the axes move, in words: the first claim that holds, or why none does."""
+    searched: Callable[[Action, Action], Verdict], moved: Sequence[Axis], outs: Sequence[Axis], kind: Any
+) -> tuple[str, dict[str, Verdict]]:
+    """What the result does when the axes move, in words: the first claim that holds, or why none does; all verdicts."""
     candidates: list[tuple[str, Action]] = []
     if outs:
         candidates.append((f"moves: {_in_words(outs)}", kind(_by_name(outs))))
         candidates += [(f"moves: {_in_words([out])}", kind(_by_name([out]))) for out in outs if len(outs) > 1]
     candidates.append(("stays", Trivial()))
+    verdicts: dict[str, Verdict] = {}
     undecided = ""
     for words, out in candidates:
-        verdict = search(equivariant(f, kind(_by_name(moved)), out, **of_claim), draw, **options)
-        verdicts[f"{kind.group}, {words}"] = verdict
+        verdicts[f"{kind.group}, {words}"] = verdict = searched(kind(_by_name(moved)), out)
         if verdict.holds:
-            return words
+            return words, verdicts
         undecided = undecided or (f"undecided whether it {words}" if verdict.outcome == "undecided" else "")
-    return undecided or "neither"
+    return undecided or "neither", verdicts
