@@ -84,13 +84,23 @@ CONDITIONS = {  # what is said of y, how both are drawn, and a y that breaks it
 
 @pytest.mark.parametrize("words", CONDITIONS)
 def test_what_two_arrays_keep_is_said_and_asked_for(words):
-    draw, breaking = CONDITIONS[words]
-    drawn = [draw(np.random.default_rng(seed), 4 + seed % 4) for seed in range(16)]
-    kept = Constraints([{"x": x, "y": y} for x, y in drawn])
-    assert f"y {words}" in kept.words()
-    x, y = drawn[3]
-    assert kept.hold({"x": x, "y": y})
-    assert not kept.hold({"x": x, "y": breaking(x, y)})
+    _, breaking = CONDITIONS[words]
+    x, y = drawn_of(words)[3]
+    own = condition(words)
+    assert own.holds({"x": x, "y": y})
+    assert not own.holds({"x": x, "y": breaking(x, y)})
+
+
+def drawn_of(words):
+    draw, _ = CONDITIONS[words]
+    return [draw(np.random.default_rng(seed), 4 + seed % 4) for seed in range(16)]
+
+
+def condition(words):
+    """The condition alone that all draws keep."""
+    kept = Constraints([{"x": x, "y": y} for x, y in drawn_of(words)]).kept
+    (own,) = [c for c in kept if f"{c.name} {c.words}" == f"y {words}"]
+    return own
 
 
 @pytest.mark.parametrize("words", CONDITIONS)
@@ -103,8 +113,12 @@ def test_of_what_two_arrays_keep_by_chance_nothing_is_said(words):
 
 
 def test_a_condition_says_nothing_of_other_shapes():
-    draw, _ = CONDITIONS["hides only zeros of x"]
-    kept = Constraints([{"x": x, "y": y} for x, y in (draw(np.random.default_rng(seed), 8) for seed in range(16))])
-    assert "y hides only zeros of x" in kept.words()
-    assert kept.hold({"x": np.ones((3, 2)), "y": np.zeros(2, bool)})
-    assert not kept.hold({"x": np.ones((2, 2)), "y": np.zeros(2, bool)})
+    own = condition("hides only zeros of x")
+    assert own.holds({"x": np.ones((3, 2)), "y": np.zeros(2, bool)})
+    assert not own.holds({"x": np.ones((2, 2)), "y": np.zeros(2, bool)})
+
+
+def test_places_in_short_axes():
+    own = condition("points into axis 0 of x")
+    for length, place, holds in ((0, 0, True), (0, 1, False), (1, 0, True), (1, 1, False)):
+        assert own.holds({"x": np.zeros((length, 2)), "y": np.array([0, place])}) == holds
