@@ -48,8 +48,7 @@ IN_CHUNKS = [  # shapes of x and of the weight, options
 ]
 
 
-@pytest.mark.parametrize("block", [None, 50_000])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("dtype", "block"), [(np.float32, 50_000), (np.float64, None)])
 @pytest.mark.parametrize(("shape", "weight_shape", "options"), IN_CHUNKS)
 @pytest.mark.parametrize("function", [convolution, convolution_transpose])
 def test_products_by_tap_are_the_plain_ones_within_the_bound(
