@@ -22,7 +22,8 @@ from refnp.symmetry.judge import Bound
 from refnp.symmetry.neighbours import Neighbours
 from refnp.symmetry.progress import Progress
 from refnp.symmetry.proving import prove
-from refnp.symmetry.trials import SCALES, Trials, dtype_of, scope
+from refnp.symmetry.shrink import SCALES
+from refnp.symmetry.trials import Trials, dtype_of, scope
 from refnp.symmetry.verdict import Counts, Verdict
 
 

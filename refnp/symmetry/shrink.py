@@ -25,7 +25,7 @@ REDRAWN = 12  # inputs drawn at each smaller size
 REDRAWN_WITH_STRUCTURE = 4  # the same for each kind, if the one that was found has structure
 MOST_ELEMENTS = 24  # elements of a group that are tried at each
 READABLE = 64  # arrays with more numbers are simplified only as a whole
-SCALES = (1.0, 2.0**-10, 2.0**10)  # of items of very different scales
+SCALES = (1.0, 2.0**-10, 2.0**10)  # of inputs, unless others are asked for, and of items of very different scales
 SIMPLIFIED = "simpler numbers"  # the structure of an input as drawn whose numbers were changed
 LEAST_VIOLATION = 1e-3  # of the relative discrepancy that was found
 

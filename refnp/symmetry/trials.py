@@ -28,7 +28,6 @@ FEW_PERTURBATIONS = 2  # of x while a counter-example is made simpler
 PRECISIONS = {np.dtype(np.float32): "single", np.dtype(np.float64): "double", np.dtype(np.float16): "half"}
 DRAWN_AGAIN = 2**31 + 2  # a stream of the seed
 AS_DRAWN = 8  # inputs that are tried to see whether the draw's own refute a claim that one with structure refutes
-SCALES = (1.0, 2.0**-10, 2.0**10)  # of inputs, unless others are asked for
 
 
 def dtype_of(inputs: Arrays) -> DType:

@@ -118,7 +118,7 @@ HOLDERS = {
 }
 
 
-@pytest.mark.parametrize(("holder", "of"), zip(HOLDERS, (3, 4, 5, 7), strict=True))
+@pytest.mark.parametrize(("holder", "of"), list(zip(HOLDERS, (3, 4, 5, 7), strict=True)))
 def test_constants_that_were_rounded_to_float32_refute_nothing(holder, of):
     """Unless a violation is larger than they leave. Directions in a table turn into each other but for rounding."""
     angles = 2 * np.pi * np.arange(of) / of
