@@ -149,24 +149,24 @@ def ratio_table(machines: list[Measured]) -> list[str]:
 
 
 def again_table(machines: list[Measured]) -> list[str]:
-    """The ratios of two runs of one machine, and whether their quartiles meet; nothing if no machine has two."""
+    """How many ratios of two runs of a machine have quartiles that meet, and the others; nothing without two runs."""
     lines = []
     for first in (m for m in machines if "again" in m):
         pairs = [(work, row_of(first, work), row_of(first["again"], work)) for work in works_with_peer()]
         both = [(work, one, other) for work, one, other in pairs if one and other]
-        meet = [one["low"] <= other["high"] and other["low"] <= one["high"] for _, one, other in both]
-        apart = [abs(two["ratio"] / one["ratio"] - 1) for (_, one, two), met in zip(both, meet, strict=True) if not met]
+        apart = [(w, one, two) for w, one, two in both if one["low"] > two["high"] or two["low"] > one["high"]]
+        moved = [abs(two["ratio"] / one["ratio"] - 1) for _, one, two in apart]
         dates = [m["machine"]["date"] for m in (first, first["again"])]
         lines += [
             "\n### The same again\n",
             f"`python -m benchmarks --again` on {title(first)}, {' and '.join(dates)}: the quartiles of "
-            f"{sum(meet)} of {len(both)} ratios meet"
-            f"{f'; the others have moved by up to {100 * max(apart):.0f} %' if apart else ''}.\n",
-            *table_head(["work", "dtype", *dates, "meet"]),
+            f"{len(both) - len(apart)} of {len(both)} ratios meet"
+            f"{f'; the others have moved by up to {100 * max(moved):.0f} %' if apart else ''}.\n",
         ]
-        for (work, *rows), met in zip(both, meet, strict=True):
+        lines += table_head(["work", "dtype", *dates]) if apart else []
+        for work, *rows in apart:
             texts = [f"{row['ratio']:.2f} ({row['low']:.2f}–{row['high']:.2f})" for row in rows]
-            lines.append(cells([work.name, work.dtype, *texts, "yes" if met else "no"]))
+            lines.append(cells([work.name, work.dtype, *texts]))
     return lines
 
 

@@ -151,7 +151,7 @@ def test_the_worker_finds_the_works_that_grow():
 
 
 def test_a_later_run_stands_beside_the_first(tmp_path):
-    """Its rows are kept in the machine's file, and the page says of which ratios the quartiles meet."""
+    """Its rows are kept in the machine's file, and the page says how many quartiles meet, and which do not."""
     machine = {"date": "today", "processor": "P", "threads": "2 on 2 cores"}
     first, later = ([row(work, low, low + 0.1) for work in ("softmax", "GELU")] for low in (1.0, 1.05))
     later[1] = row("GELU", 1.2, 1.3)
@@ -168,12 +168,9 @@ def test_a_later_run_stands_beside_the_first(tmp_path):
     assert lines[1].endswith(
         "today and tomorrow: the quartiles of 1 of 2 ratios meet; the others have moved by up to 19 %.\n"
     )
-    assert lines[-2:] == [
-        "| softmax | float32 | 1.05 (1.00–1.10) | 1.10 (1.05–1.15) | yes |",
-        "| GELU | float32 | 1.05 (1.00–1.10) | 1.25 (1.20–1.30) | no |",
-    ]
+    assert lines[-2:] == ["| --- | --- | --- | --- |", "| GELU | float32 | 1.05 (1.00–1.10) | 1.25 (1.20–1.30) |"]
     alike = page.again_table([kept | {"again": kept["again"] | {"rows": kept["rows"]}}])
-    assert alike[1].endswith("the quartiles of 2 of 2 ratios meet.\n")
+    assert alike[-1].endswith("the quartiles of 2 of 2 ratios meet.\n")
     assert page.again_table([{"machine": machine, "rows": []}]) == []
 
 
