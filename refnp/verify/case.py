@@ -357,15 +357,14 @@ class Problem:
 class GradientInputs:
     """A differentiable function and small arguments on which its gradient is checked, in the form gradcheck takes.
 
-    `order2` is False where a second derivative makes no sense (the function is linear or piecewise linear). A `model`
-    is made of functions that stand in the table themselves, and is checked once: in float64, first order. `names` are
-    the public names of refnp whose gradient is checked by it. All are `analytic`: the complex step may be taken.
+    A `model` is made of functions that stand in the table themselves, and is checked once: in float64, first order.
+    `names` are the public names of refnp whose gradient is checked by it. All are `analytic`: the complex step may be
+    taken.
     """
 
     name: str
     function: Callable
     args: tuple
-    order2: bool = True
     model: bool = False
     names: tuple[str, ...] = ()  # the words of `name` if empty
     equation: Callable | None = None
@@ -394,23 +393,23 @@ class Without:
 LACKING = ("equation", "cases", "gradient inputs", "transcription")
 
 
-def generator(seed: int, *, skip: int) -> np.random.Generator:
-    """`numpy.random.default_rng(seed)` without its first `skip` numbers.
-
-    So the families of layers draw their gradient inputs from different stretches of one sequence of random numbers, and
-    what is added to one family leaves the inputs of all others, and their digits in gradcheck's table, as they are. A
-    new family may begin anywhere, also with `default_rng(seed)` itself.
-    """
-    rng = np.random.default_rng(seed)
-    rng.bit_generator.advance(skip)  # type: ignore[attr-defined]  # its generator, PCG64, has it
-    return rng
-
-
 def gradient_of(
-    name: str, function: Callable, *args: Any, order2: bool = True, names: tuple[str, ...] = (), **options: Any
+    name: str, function: Callable, *args: Any, names: tuple[str, ...] = (), **options: Any
 ) -> GradientInputs:
     """Gradient inputs of `function(*args, **options)`, where options have no gradient."""
-    return GradientInputs(name, lambda *a: function(*a, **options), args, order2=order2, names=names)
+    return GradientInputs(name, lambda *a: function(*a, **options), args, names=names)
+
+
+def gradient_of_case(case: Case) -> GradientInputs:
+    """Gradient inputs of the layer's function: the arrays of a case that have a gradient; the others stay."""
+    arrays = case.problem("float64").arrays
+    own = [name for name in arrays if f"gradient of {name}" in case.quantities]
+
+    def function(*given: Any) -> Any:
+        return case.layer.function(*(arrays | dict(zip(own, given, strict=True))).values(), **case.options)
+
+    names = case.layer.names or (case.layer.name,)
+    return GradientInputs(case.name, function, tuple(arrays[name] for name in own), names=names)
 
 
 def exact_gradient(
@@ -438,8 +437,8 @@ def exactly(equation: Callable) -> Exact | None:
 
 
 def module_gradient(
-    name: str, module: Module, *args: Any, order2: bool = True, names: tuple[str, ...] = (), **options: Any
+    name: str, module: Module, *args: Any, names: tuple[str, ...] = (), **options: Any
 ) -> GradientInputs:
     """Gradient inputs of `module(*args, **options)`; its parameters are one more argument, at the end."""
     function = lambda *a: module.bind(a[-1])(*a[:-1], **options)
-    return gradient_of(name, function, *args, module.state_dict(), order2=order2, names=names)
+    return gradient_of(name, function, *args, module.state_dict(), names=names)

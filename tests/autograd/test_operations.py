@@ -9,10 +9,10 @@ import refnp.autograd as ad
 from refnp.autograd import trees
 from refnp.autograd.backward import tape_of
 from refnp.autograd.tensor import Tensor
-from refnp.verify.layers import engine, matrices
+from refnp.verify.layers import gradient_inputs
 from tests.helpers import check
 
-OPERATIONS = engine.gradient_inputs() + matrices.gradient_inputs()
+OPERATIONS = [inputs for inputs in gradient_inputs() if not inputs.model]
 
 
 def test_a_wrong_gradient_is_noticed():
@@ -42,6 +42,6 @@ def test_the_table_is_complete():
     taped = set()
     for operation in OPERATIONS:
         arguments = [Tensor(a, requires_grad=True) if trees.is_differentiable(a) else a for a in operation.args]
-        results = trees.leaves_of(operation.function(*arguments))
+        results = [y for y in trees.leaves_of(operation.function(*arguments)) if isinstance(y, Tensor)]
         taped |= {node.operation.__name__ for node in tape_of(results)}
-    assert taped == primitives()
+    assert taped >= primitives()

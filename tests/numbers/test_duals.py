@@ -10,14 +10,18 @@ import refnp.autograd as ad
 from refnp import layers
 from refnp.autograd.trees import is_differentiable, leaves_of, map_leaves, rebuilt
 from refnp.numbers.duals import Cotangent, Dual, product, quotient
-from refnp.verify.layers import LAYERS, engine, matrices
+from refnp.verify.layers import engine, gradient_inputs, matrices
 from tests.helpers import assert_within, normal, seeds, unit_roundoff
 
 U = unit_roundoff(np.float64)
 WILD = st.sampled_from([np.inf, -np.inf, np.nan, 1e308, -1e308, 0.0])
-INPUTS = [i for page in LAYERS for i in getattr(page, "gradient_inputs", list)()]
+OF_PAIRS = {("pair_kernel",), ("TranslationAttention",)}  # in which 0 · ∞ is NaN on the way back
+EVERY = {i.names or i.name: i for i in gradient_inputs() if not i.model}  # one of each function
+INPUTS = [inputs for name, inputs in EVERY.items() if name not in OF_PAIRS]
 SMALL = [i for i in INPUTS if sum(np.size(a) for a in leaves_of(i.args) if is_differentiable(a)) < 3000]
-OPERATIONS = [i for i in engine.gradient_inputs() + matrices.gradient_inputs() if i.name != "split"]  # one result
+ALONE = engine.gradient_inputs() + matrices.gradient_inputs()
+OF_CASES = [i for i in INPUTS if i.names and {*i.names} <= {*ad.__all__}]
+OPERATIONS = OF_CASES + [i for i in ALONE if i.name != "split"]  # one result
 every_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of values that are not finite
 

@@ -6,7 +6,7 @@
     X_CANCELS = KnownDefect(…) what a framework is known to get wrong
     def cases()                inputs and options, with the known defects that they may show
     WITHOUT = (…)              why a public name has no equation, cases, gradient inputs or transcription
-    def gradient_inputs()      small inputs on which gradcheck checks the gradients of functions and modules
+    def gradient_inputs()      small inputs on which gradcheck checks gradients, beside those that are cases
 
 `sizes` has more cases of them all, larger ones. The pages of ASKED are for `refnp.judge` alone: functions of other
 arguments than refnp's public ones, and what is so small a part of a layer that `refnp verify` has no row for it.
@@ -20,8 +20,13 @@ rest and not log of the sum, σ(−x) and not 1 − σ(x).
 
 import dataclasses
 from types import ModuleType
+from typing import Any
 
-from refnp.verify.case import Case, GradientInputs, Without
+import numpy as np
+
+from refnp import autograd
+from refnp import layers as public
+from refnp.verify.case import Case, GradientInputs, Without, gradient_of_case
 from refnp.verify.layers import (
     activations,
     attention,
@@ -74,6 +79,8 @@ ASKED: tuple[ModuleType, ...] = (
     elsewhere, elementary, reductions, products, attention_forms, training_parts, optimizers, schedules,
     gaussian_processes, probabilities, resizing, moves,
 )  # fmt: skip
+MOST = 270  # numbers of a case on which gradients are checked
+AT_THE_EDGE = (losses.BINARY, losses.OF_PROBABILITIES, distributions.STUDENT_T)  # steps leave the domain
 WITHOUT = [
     Without(what, ("Module",), "the base class of the layers computes nothing")
     for what in ("equation", "gradient inputs", "transcription")
@@ -106,10 +113,42 @@ def without() -> list[Without]:
 
 
 def gradient_inputs() -> list[GradientInputs]:
-    """The gradient inputs of every page; those of models are marked as such."""
+    """Those that are cases, and those that pages have beside; those of models are marked as such."""
     of_layers = [inputs for page in LAYERS for inputs in getattr(page, "gradient_inputs", list)()]
     of_models = [inputs for page in MODELS for inputs in getattr(page, "gradient_inputs", list)()]
-    return of_layers + [dataclasses.replace(inputs, model=True) for inputs in of_models]
+    return gradient_inputs_of_cases() + of_layers + [dataclasses.replace(inputs, model=True) for inputs in of_models]
+
+
+def gradient_inputs_of_cases() -> list[GradientInputs]:
+    """Of each function the first case of every kind: of other arguments, axes or options.
+
+    Of the functions that `refnp.judge` alone asks, those that refnp has by that name.
+    """
+    asked = [case for page in ASKED for case in cases_of(page)]
+    offered = {*autograd.__all__, *public.__all__}
+    found: dict[tuple, Case] = {}
+    for case in filter(is_checked, cases_of_layers() + [case for case in asked if case.layer.name in offered]):
+        x = next(iter(case.problem("float64").arrays.values()))
+        options = [(name, kind_of(value)) for name, value in sorted(case.options.items())]
+        found.setdefault((case.layer.equation, x.ndim, *case.inputs, *options), case)
+    return [gradient_of_case(case) for case in found.values()]
+
+
+def kind_of(option: Any) -> Any:
+    """A word or a truth value, which may choose another branch; of anything else its type."""
+    return option if isinstance(option, str | bool) else type(option)
+
+
+def is_checked(case: Case) -> bool:
+    """Whether numbers of a case are drawn, few and finite, and its gradient is the derivative of what is computed."""
+    is_drawn = any(callable(value) for value in case.inputs.values())
+    others = {*getattr(case.layer.equation, "other_gradient", ())} & {*case.options}
+    if case.gradients == () or not is_drawn or others or case.layer in AT_THE_EDGE:
+        return False
+    arrays = [*case.problem("float64").arrays.values()]
+    if not 0 < sum(x.size for x in arrays) <= MOST or not all(np.isfinite(x).all() for x in arrays):
+        return False
+    return bool(np.isfinite(case.layer.function(*arrays, **case.options)).all())
 
 
 __all__ = ["ASKED", "LAYERS", "MODELS", "cases", "cases_of_layers", "cases_to_ask", "gradient_inputs"]

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from refnp import layers
 from refnp.verify.case import (
     Case,
@@ -9,7 +11,6 @@ from refnp.verify.case import (
     Layer,
     NotOfferedError,
     Without,
-    generator,
     gradient_of,
     module_gradient,
     normal,
@@ -182,51 +183,13 @@ def transposed() -> list[Case]:
 WITHOUT = (Without("equation", ("SimpleCNN", "UNet"), "they are convolutions and activations, which have theirs"),)
 
 
-def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
-    """Every option in one, two or three dimensions, and the networks made of convolutions."""
-    return (
-        _convolutions(generator(seed, skip=718))
-        + _transposes(generator(seed, skip=1643))
-        + _networks(generator(seed, skip=1937))
-    )
-
-
-def _convolutions(rng):
-    line, image, volume = (rng.normal(size=(2, 4, *space)) for space in ((7,), (5, 6), (3, 4, 3)))
-    along, flat, solid = (rng.normal(size=(6, 2, *kernel)) for kernel in ((3,), (3, 2), (2, 3, 2)))
-    whole, bias = rng.normal(size=(6, 4, 3)), rng.normal(size=6)
-    one: dict[str, Any] = {"stride": 2, "dilation": 2, "groups": 2, "padding": [(1, 3)]}
-    two: dict[str, Any] = {"stride": (2, 3), "dilation": (1, 2), "groups": 2, "padding": (1, 2)}
-    three: dict[str, Any] = {"stride": (1, 2, 3), "groups": 2, "padding": 1}
-    return [
-        gradient_of("convolution", layers.convolution, line, whole, bias),
-        gradient_of("convolution, same", layers.convolution, line, whole, bias, padding="same"),
-        gradient_of("convolution, same, even kernel", layers.convolution, line, whole[..., :2], bias, padding="same"),
-        gradient_of("convolution, no batch", layers.convolution, line[0], whole, bias, padding=1),
-        *(
-            gradient_of(f"convolution, {mode}", layers.convolution, line, whole, padding=2, padding_mode=mode)
-            for mode in ("circular", "reflect", "replicate")
-        ),
-        gradient_of("convolution, 1-D, all options", layers.convolution, line, along, bias, **one),
-        gradient_of("convolution, 2-D, all options", layers.convolution, image, flat, bias, **two),
-        gradient_of("convolution, 3-D", layers.convolution, volume, solid, bias, **three),
-    ]
-
-
-def _transposes(rng):
-    line, image = rng.normal(size=(2, 4, 4)), rng.normal(size=(2, 4, 2, 3))
-    along, flat, bias = rng.normal(size=(4, 3, 5)), rng.normal(size=(4, 3, 3, 2)), rng.normal(size=6)
-    one: dict[str, Any] = {"stride": 2, "padding": 2, "output_padding": 1}
+def gradient_inputs() -> list[GradientInputs]:
+    """Every option together, and the networks made of convolutions."""
+    rng = np.random.default_rng(0)
+    image, flat, bias = rng.normal(size=(2, 4, 5, 6)), rng.normal(size=(6, 2, 3, 2)), rng.normal(size=6)
+    small, spread = rng.normal(size=(2, 4, 2, 3)), rng.normal(size=(4, 3, 3, 2))
+    one: dict[str, Any] = {"stride": (2, 3), "dilation": (1, 2), "groups": 2, "padding": (1, 2)}
     two: dict[str, Any] = {"stride": (2, 3), "dilation": (3, 2), "groups": 2, "padding": 1, "output_padding": (1, 2)}
-    function = layers.convolution_transpose
-    return [
-        gradient_of("convolution_transpose", function, line, along, bias[:3], **one),
-        gradient_of("convolution_transpose, no batch", function, line[0], along, bias[:3], **one),
-        gradient_of("convolution_transpose, 2-D, all options", function, image, flat, bias, **two),
-    ]
-
-
-def _networks(rng):
     cnn = layers.SimpleCNN((2, 3, 2), kernel=3, activation=layers.silu, rng=rng)
     unets = {
         name: layers.UNet(2, (3, 4), kernel=3, upsampling=name, channels_out=1, activation=layers.silu, rng=rng)
@@ -235,6 +198,10 @@ def _networks(rng):
     line = rng.normal(size=(2, 2, 8))
     inside = "UNet", "ConvolutionTranspose"
     return [
+        gradient_of("convolution, 2-D, all options", layers.convolution, image, flat, bias, **one),
+        gradient_of(
+            "convolution_transpose, 2-D, all options", layers.convolution_transpose, small, spread, bias, **two
+        ),
         module_gradient("SimpleCNN", cnn, line, names=("SimpleCNN", "Convolution")),
         *(module_gradient(f"UNet, {name}", unet, line, names=inside) for name, unet in unets.items()),
     ]

@@ -24,7 +24,6 @@ from refnp.verify.case import (
     Layer,
     Without,
     exact_gradient,
-    generator,
     gradient_of,
     normal,
     uniform,
@@ -289,21 +288,10 @@ def nearly_equal_logits() -> dict:
 WITHOUT = (Without("equation", ("Mixture",), "tests/layers/test_mixtures.py makes it of the equations above"),)
 
 
-def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
-    """What the distributions answer, and their divergences."""
-    rng = generator(seed, skip=2664)
-    return _densities(rng) + _divergences(rng) + _low_rank(rng) + _student_t(generator(seed, skip=91))
-
-
-def _student_t(rng):
-    arguments = rng.uniform(0.5, 3.0, (4, 3, 4))
-    return [
-        gradient_of("student_t_log_prob", student_t.student_t_log_prob, *arguments),
-        gradient_of(
-            "StudentT, log_prob", lambda y, nu, mean, scale: layers.StudentT(nu, mean, scale).log_prob(y), *arguments
-        ),
-        gradient_of("StudentT, entropy", lambda nu, scale: layers.StudentT(nu, 0.0, scale).entropy(), *arguments[:2]),
-    ]
+def gradient_inputs() -> list[GradientInputs]:
+    """What distributions answer beside their densities; and divergences of what is nearly equal."""
+    rng = np.random.default_rng(0)
+    return _answers(rng) + _element_by_element(rng)
 
 
 FAR = np.array([-7.5, -1e-8, 2.0, 7.5])  # 10 σ, for σ = ¾
@@ -314,80 +302,46 @@ def factors(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return np.tril(rng.normal(size=(*shape, shape[-1])), -1) + np.eye(shape[-1]) * rng.uniform(1, 2, (*shape, 1))
 
 
-def _densities(rng):
-    y, mean, std = rng.normal(size=(2, 3)), rng.normal(size=(2, 3)), rng.uniform(0.5, 2, 3)
-    factor, logits, classes = factors(rng, 2, 3), rng.normal(size=(2, 5)), np.array([1, 4])
-    mask = np.array([[True, False, True], [False, True, True]])
-    draw = np.random.default_rng
-
-    def joint(name, answer, *args, order2=True):
-        return gradient_of(f"MultivariateNormal.{name}", answer, *args, order2=order2)
-
-    return [
-        gradient_of("Normal.log_prob", lambda y, m, s: Normal(m, s).log_prob(y), y, mean, std),
-        gradient_of("Normal.cdf", density.normal_cdf, y, mean, std),
-        exact_gradient(
-            "Normal.cdf, far off", density.normal_cdf, by_page(density.normal_cdf), FAR, np.zeros(4), np.array(0.75)
-        ),
-        gradient_of("Normal.entropy", lambda s: Normal(mean, s).entropy(), std),
-        gradient_of("Normal.sample", lambda m, s: Normal(m, s).sample(draw(0), 2), mean, std, order2=False),
-        joint("log_prob", density.multivariate_normal_log_prob, y, mean, factor),
-        joint("log_prob, mask", lambda y, m, f: MultivariateNormal(m, f).log_prob(y, mask=mask), y, mean, factor),
-        joint("marginals", lambda y, m, f: MultivariateNormal(m, f).marginals().log_prob(y), y, mean, factor),
-        joint("entropy", lambda f: MultivariateNormal(mean, f).entropy(), factor),
-        joint("sample", lambda m, f: MultivariateNormal(m, f).sample(draw(0), 2), mean, factor, order2=False),
-        gradient_of("Categorical.log_prob", lambda x: Categorical(x).log_prob(classes), logits),
-        gradient_of("Categorical.entropy", density.categorical_entropy, logits),
-        exact_gradient(
-            "Categorical.entropy, saturated", density.categorical_entropy, CATEGORICAL_ENTROPY.equation, SATURATED
-        ),
-    ]
-
-
-def _low_rank(rng):
-    y, mean, factor, std = (
-        rng.normal(size=(2, 3)),
-        rng.normal(size=3),
-        rng.normal(size=(2, 3, 2)),
-        rng.uniform(0.5, 2, 3),
-    )
+def _answers(rng):
+    y, m, std = rng.normal(size=(2, 3)), rng.normal(size=(2, 3)), rng.uniform(0.5, 2, 3)
+    lower, other = factors(rng, 2, 2, 3)
+    factor, logits, classes = rng.normal(size=(2, 3, 2)), rng.normal(size=(2, 5)), np.array([1, 4])
+    of_t = rng.uniform(1, 3, (4, 3, 4))
     mask, draw = np.array([[True, False, True], [False, True, True]]), np.random.default_rng
+    joint, low_rank = MultivariateNormal, LowRankNormal
+    functions: dict[str, tuple] = {
+        "Normal.cdf": (density.normal_cdf, y, m, std),
+        "Normal.entropy": (lambda s: Normal(m, s).entropy(), std),
+        "Normal.sample": (lambda m, s: Normal(m, s).sample(draw(0), 2), m, std),
+        "MultivariateNormal.log_prob, mask": (lambda y, m, f: joint(m, f).log_prob(y, mask=mask), y, m, lower),
+        "MultivariateNormal.marginals": (lambda y, m, f: joint(m, f).marginals().log_prob(y), y, m, lower),
+        "MultivariateNormal.entropy": (lambda f: joint(m, f).entropy(), lower),
+        "MultivariateNormal.sample": (lambda m, f: joint(m, f).sample(draw(0), 2), m, lower),
+        "kl_divergence, MultivariateNormal": (divergence.multivariate_normal_kl, y, lower, m, other),
+        "LowRankNormal.log_prob, mask": (
+            lambda y, m, f, s: low_rank(m, f, s).log_prob(y, mask=mask), y, m, factor, std),
+        "LowRankNormal.marginals": (
+            lambda y, m, f, s: low_rank(m, f, s).marginals().log_prob(y), y, m, factor, std),
+        "LowRankNormal.entropy": (lambda f, s: low_rank(m, f, s).entropy(), factor, std),
+        "LowRankNormal.dense": (lambda y, m, f, s: low_rank(m, f, s).dense().log_prob(y), y, m, factor, std),
+        "LowRankNormal.sample": (lambda m, f, s: low_rank(m, f, s).sample(draw(0), 2), m, factor, std),
+        "Categorical.log_prob": (lambda x: Categorical(x).log_prob(classes), logits),
+        "student_t_log_prob": (student_t.student_t_log_prob, *of_t),
+        "StudentT.log_prob": (lambda y, nu, m, s: layers.StudentT(nu, m, s).log_prob(y), *of_t),
+        "StudentT.entropy": (lambda nu, s: layers.StudentT(nu, 0.0, s).entropy(), *of_t[:2]),
+    }  # fmt: skip
+    return [gradient_of(name, function, *args) for name, (function, *args) in functions.items()]
 
-    def row(name, answer, *args, order2=True):
-        return gradient_of(f"LowRankNormal.{name}", answer, *args, order2=order2)
 
+def _element_by_element(rng):
+    m, s, classes = rng.normal(size=4), rng.uniform(0.8, 1.6, 4), SATURATED[::-1]
+    entropy, kl = density.categorical_entropy, divergence.categorical_kl
+    of_cdf = density.normal_cdf, by_page(density.normal_cdf), FAR, np.zeros(4), np.array(0.75)
     return [
-        row("log_prob", density.low_rank_normal_log_prob, y, mean, factor, std),
-        row("log_prob, mask", lambda y, m, f, s: LowRankNormal(m, f, s).log_prob(y, mask=mask), y, mean, factor, std),
-        row("marginals", lambda y, m, f, s: LowRankNormal(m, f, s).marginals().log_prob(y), y, mean, factor, std),
-        row("entropy", lambda f, s: LowRankNormal(mean, f, s).entropy(), factor, std),
-        row("dense", lambda y, m, f, s: LowRankNormal(m, f, s).dense().log_prob(y), y, mean, factor, std),
-        row("sample", lambda m, f, s: LowRankNormal(m, f, s).sample(draw(0), 2), mean, factor, std, order2=False),
+        exact_gradient("Normal.cdf, far off", *of_cdf),
+        exact_gradient("Categorical.entropy, saturated", entropy, CATEGORICAL_ENTROPY.equation, SATURATED),
+        exact_gradient("kl_divergence, Categorical, saturated", kl, CATEGORICAL_KL.equation, SATURATED, classes),
+        exact_gradient(
+            "kl_divergence, Normal, nearly equal", divergence.normal_kl, NORMAL_KL.equation, m, s, m + 1e-4, s * 1.0001
+        ),
     ]
-
-
-def _divergences(rng):
-    means, stds = rng.normal(size=(2, 4)), rng.uniform(0.8, 1.6, (2, 4))
-    joint, (p, q) = rng.normal(size=(2, 3)), factors(rng, 2, 3)
-    logits = rng.normal(size=(2, 3, 5))
-    near, close = (means[0], stds[0], means[0] + 1e-4, stds[0] * 1.0001), (logits[0], logits[0] + 1e-4 * logits[1])
-    functions = {
-        "KL, Normal": (divergence.normal_kl, (means[0], stds[0], means[1], stds[1])),
-        "KL, Normal, nearly equal": (divergence.normal_kl, near),
-        "KL, MultivariateNormal": (divergence.multivariate_normal_kl, (joint[0], p, joint[1], q)),
-        "KL, Categorical": (divergence.categorical_kl, (logits[0], logits[1])),
-        "KL, Categorical, nearly equal": (divergence.categorical_kl, close),
-    }
-    names = ("kl_divergence",)
-    classes = exact_gradient(
-        "KL, Categorical, saturated",
-        divergence.categorical_kl,
-        CATEGORICAL_KL.equation,
-        SATURATED,
-        SATURATED[::-1],
-        names=names,
-    )
-    exactly = exact_gradient(
-        "KL, Normal, element by element", divergence.normal_kl, NORMAL_KL.equation, *near, names=names
-    )
-    return [*(gradient_of(name, f, *args, names=names) for name, (f, args) in functions.items()), classes, exactly]

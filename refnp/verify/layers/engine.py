@@ -11,7 +11,7 @@ from refnp.autograd.special import erf, erfc
 from refnp.numbers import rounding
 from refnp.numbers.duals import as_array
 from refnp.numbers.rounding import WIDE, constant, where
-from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, generator, gradient_of, normal, uniform
+from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, gradient_of, normal, uniform
 from refnp.verify.judged_pages import by_tape
 from refnp.verify.layers import sixteen_bits
 
@@ -213,171 +213,43 @@ def _deviations(layer):
     ]
 
 
-def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
-    """Every primitive of the engine, on small inputs that stay clear of kinks and of the ends of domains."""
-    rng = np.random.default_rng(seed)
-    found = _elements(rng) + _selections(rng) + _reductions(rng) + _matrices(rng) + _shapes(rng) + _indexing(rng)
-    rng = generator(seed, skip=9000)
-    return found + _more_functions(rng) + _lines(rng) + _as_in_numpy(rng)
-
-
-def _elements(rng):
-    x, y = rng.normal(size=(3, 4)), rng.normal(size=4)
-    positive, exponent = rng.uniform(0.3, 2, (3, 4)), rng.normal(size=(3, 1))
-    return [
-        gradient_of("add", ad.add, x, y, order2=False),
-        gradient_of("subtract", ad.subtract, x, y, order2=False),
-        gradient_of("multiply", ad.multiply, x, y),
-        gradient_of("divide", ad.divide, x, positive),
-        gradient_of("negative", ad.negative, x, order2=False),
-        gradient_of("power, x²", lambda x: ad.power(x, 2), x),
-        gradient_of("power, x³", lambda x: ad.power(x, 3), x),
-        gradient_of("power, x^−1.5", lambda x: ad.power(x, -1.5), positive),
-        gradient_of("power, x^p", ad.power, positive, exponent),
-        gradient_of("exp", ad.exp, x),
-        gradient_of("expm1", ad.expm1, x),
-        gradient_of("log", ad.log, positive),
-        gradient_of("log1p", ad.log1p, x * 0.2),
-        gradient_of("sqrt", ad.sqrt, positive),
-        gradient_of("tanh", ad.tanh, 3 * x),
-        gradient_of("sin", ad.sin, x),
-        gradient_of("cos", ad.cos, x),
-        gradient_of("erf", erf, x),
-        gradient_of("erfc", erfc, x),
-    ]
-
-
-def _selections(rng):
-    x = rng.permutation(12).reshape(3, 4) - 5.7  # no two alike, none 0, none a bound of clip
-    y = rng.permutation(12).reshape(3, 4) - 5.4
-    condition = rng.random((3, 1)) < 0.5
-    return [
-        gradient_of("absolute", ad.absolute, x, order2=False),
-        gradient_of("maximum", ad.maximum, x, y, order2=False),
-        gradient_of("minimum", ad.minimum, x, y, order2=False),
-        gradient_of("where", ad.where, condition, x, y, order2=False),
-        gradient_of("clip", ad.clip, x, -2.0, 3.0, order2=False),
-    ]
-
-
-def _reductions(rng):
-    x = rng.normal(size=(3, 4))
-    with_zeros = np.where([[0, 1, 0, 0], [1, 0, 0, 1], [0, 0, 0, 0]], 0.0, x)
-    return [
-        gradient_of("sum", ad.sum, x, order2=False),
-        gradient_of("sum, axis 0", ad.sum, x, axis=0, order2=False),
-        gradient_of("mean, axis −1", ad.mean, x, axis=-1, keepdims=True, order2=False),
-        gradient_of("max, axis 1", ad.max, x, axis=1, order2=False),
-        gradient_of("min", ad.min, x, order2=False),
-        gradient_of("prod, axis 1", ad.prod, x, axis=1),
-        gradient_of("prod at zeros", ad.prod, with_zeros, axis=1),
-        gradient_of("logsumexp, axis 1", ad.logsumexp, x, axis=1),
-        gradient_of("norm, axis 0", ad.norm, x, axis=0),
-        gradient_of("cumsum, axis 0", ad.cumsum, x, axis=0, order2=False),
-    ]
-
-
-def _matrices(rng):
-    x, y, v = rng.normal(size=(3, 4)), rng.normal(size=(4, 2)), rng.normal(size=4)
-    batch, square = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 3))
-    positive = square @ square.swapaxes(-1, -2) + 3 * np.eye(3)
-    factor, b = np.linalg.cholesky(positive), rng.normal(size=(2, 3, 2))
-    return [
-        gradient_of("matmul", ad.matmul, x, y),
-        gradient_of("matmul, row times matrix", ad.matmul, v, y),
-        gradient_of("matmul, batch", ad.matmul, batch, rng.normal(size=(2, 4, 3))),
-        gradient_of("linear", ad.linear, batch, y, rng.normal(size=2)),
-        gradient_of("outer", ad.outer, v, rng.normal(size=3)),
-        gradient_of("trace", ad.trace, batch, order2=False),
-        gradient_of("einsum, ij,jk->ik", lambda x, y: ad.einsum("ij,jk->ik", x, y), x, y),
-        gradient_of("einsum, ...ij,...ij->...", lambda x: ad.einsum("...ij,...ij->...", x, x), batch),
-        gradient_of("einsum, bii->bi", lambda x: ad.einsum("bii->bi", x), square, order2=False),
-        gradient_of("cholesky", ad.cholesky, positive),
-        gradient_of("triangular_solve", ad.triangular_solve, factor, b),
-        gradient_of("triangular_solve, Lᵀ", ad.triangular_solve, factor, b, transposed=True),
-        gradient_of("log_determinant", ad.log_determinant, factor),
-        gradient_of("log det of A", lambda a: ad.log_determinant(ad.cholesky(a)), positive),
-    ]
-
-
-def _shapes(rng):
-    x, y = rng.normal(size=(3, 4)), rng.normal(size=(3, 4))
-    functions = {
-        "reshape": lambda x, y: ad.reshape(x, (2, 6)),
-        "transpose": lambda x, y: ad.transpose(x),
-        "swapaxes": lambda x, y: ad.swapaxes(x, 0, 1),
-        "broadcast_to": lambda x, y: ad.broadcast_to(x, (2, 3, 4)),
-        "flip": lambda x, y: ad.flip(x, 1),
-        "roll": lambda x, y: ad.roll(x, 2, 1),
-        "concatenate": lambda x, y: ad.concatenate([x, y], axis=1),
-        "stack": lambda x, y: ad.stack([x, y], axis=1),
-        "split": lambda x, y: ad.split(x, [1, 3]),
-    }
-    return [gradient_of(name, function, x, y, order2=False) for name, function in functions.items()]
-
-
-def _indexing(rng):
-    x = rng.normal(size=(3, 4))
+def gradient_inputs() -> list[GradientInputs]:
+    """What has no cases, and numbers at which a gradient is found in another way."""
+    rng = np.random.default_rng(0)
+    x, y, v = rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), rng.normal(size=4)
+    square = rng.normal(size=(2, 3, 3))
+    positive = square @ square.mT + 3 * np.eye(3)
+    zeros = np.where([[0, 1, 0, 0], [1, 0, 0, 1], [0, 0, 0, 0]], 0.0, x)
     mask = np.arange(12).reshape(3, 4) % 3 == 1
-    functions = {
-        "getitem, slices": lambda x: x[1:, ::-2],
-        "getitem, an index twice": lambda x: x[[0, 2, 0], [1, 3, 1]],
-        "getitem, a mask": lambda x: x[mask],
-        "take, axis 1": lambda x: ad.take(x, np.array([[0, 3], [-1, 0]]), axis=1),
-        "pad, zeros": lambda x: ad.pad(x, [(1, 2), (0, 1)]),
-        "pad, circular": lambda x: ad.pad(x, [(1, 2), (0, 4)], mode="circular"),
-        "pad, reflect": lambda x: ad.pad(x, [(2, 1), (0, 3)], mode="reflect"),
-        "pad, replicate": lambda x: ad.pad(x, [(1, 2), (0, 1)], mode="replicate"),
+    functions: dict[str, tuple] = {
+        "power, x²": (lambda x: ad.power(x, 2), x),
+        "power, x³": (lambda x: ad.power(x, 3), x),
+        "prod at zeros": (lambda x: ad.prod(x, axis=1), zeros),
+        "cumprod at zeros": (lambda x: ad.cumprod(x, axis=1), zeros),
+        "logsumexp of all numbers": (ad.logsumexp, x),
+        "mean, axis 0": (lambda x: ad.mean(x, axis=0, keepdims=True), x),
+        "norm of all numbers": (ad.norm, x),
+        "median of all numbers": (ad.median, x),
+        "std, axis 0": (lambda x: ad.std(x, axis=0, ddof=1, keepdims=True), x),
+        "matmul, row times matrix": (ad.matmul, v, y.T),
+        "einsum, ...ij,...ij->...": (lambda x: ad.einsum("...ij,...ij->...", x, x), square),
+        "einsum, bii->bi": (lambda x: ad.einsum("bii->bi", x), square),
+        "log det of A": (lambda a: ad.log_determinant(ad.cholesky(a)), positive),
+        "reshape": (lambda x: ad.reshape(x, (2, 6)), x),
+        "transpose": (ad.transpose, x),
+        "swapaxes": (lambda x: ad.swapaxes(x, 0, 1), x),
+        "broadcast_to": (lambda x: ad.broadcast_to(x, (2, 3, 4)), x),
+        "expand_dims": (lambda x: ad.expand_dims(x, 1), x),
+        "squeeze": (lambda x: ad.squeeze(ad.expand_dims(x, 1)), x),
+        "stack": (lambda x, y: ad.stack([x, y], axis=1), x, y),
+        "hstack": (lambda x, y: ad.hstack([x, y]), x, y),
+        "vstack": (lambda x, v: ad.vstack([x, v]), x, v),
+        "split": (lambda x: ad.split(x, [1, 3]), x),
+        "astype": (lambda x: ad.astype(ad.astype(x, np.longdouble), x.dtype), x),
+        "diag, of a matrix": (lambda x: ad.diag(x, 1), x),
+        "diag, of a vector": (lambda v: ad.diag(v, -2), v),
+        "getitem, slices": (lambda x: x[1:, ::-2], x),
+        "getitem, an index twice": (lambda x: x[[0, 2, 0], [1, 3, 1]], x),
+        "getitem, a mask": (lambda x: x[mask], x),
     }
-    return [gradient_of(name, function, x, order2=False) for name, function in functions.items()]
-
-
-def _more_functions(rng):
-    x = rng.normal(size=(3, 4))
-    with_zeros = np.where([[0, 1, 0, 0], [1, 0, 0, 1], [0, 0, 0, 0]], 0.0, x)
-    return [
-        gradient_of("sinh", ad.sinh, x),
-        gradient_of("cosh", ad.cosh, x),
-        gradient_of("arctan", ad.arctan, 3 * x),
-        gradient_of("astype", lambda x: ad.astype(ad.astype(x, np.longdouble), x.dtype), x, order2=False),
-        gradient_of("var", ad.var, x),
-        gradient_of("var, axis 1, ddof 1", ad.var, x, axis=1, ddof=1),
-        gradient_of("std, axis 0", ad.std, x, axis=0, ddof=1, keepdims=True),
-        gradient_of("cumprod, axis 1", ad.cumprod, x, axis=1),
-        gradient_of("cumprod at zeros", ad.cumprod, with_zeros, axis=1),
-    ]
-
-
-def _as_in_numpy(rng):
-    x, y, v = rng.normal(size=(3, 4)), rng.uniform(0.5, 2, (3, 4)), rng.normal(size=4)
-    both = {
-        "hstack": lambda x, y: ad.hstack([x, y]),
-        "vstack": lambda x, y: ad.vstack([x, y[0]]),
-    }
-    one = {
-        "sort, axis 0": lambda x: ad.sort(x, 0),
-        "median": ad.median,
-        "median, axis 0": lambda x: ad.median(x, 0, keepdims=True),
-        "diag, of a matrix": lambda x: ad.diag(x, 1),
-        "diag, of a vector": lambda x: ad.diag(x[0], -2),
-    }
-    return [
-        gradient_of("arctan2", ad.arctan2, x, y),
-        gradient_of("arctan2, left", ad.arctan2, x, -y),
-        gradient_of("remainder", ad.remainder, 3 * x, y, order2=False),
-        gradient_of("dot", ad.dot, x, v),
-        *(gradient_of(name, function, x, y, order2=False) for name, function in both.items()),
-        *(gradient_of(name, function, x, order2=False) for name, function in one.items()),
-    ]
-
-
-def _lines(rng):
-    x, updates = rng.normal(size=(3, 4)), rng.normal(size=(3, 2))
-    twice, once = np.array([[0, 0], [3, -1], [1, 2]]), np.array([[0, 1], [3, 0], [1, 2]])
-    return [
-        gradient_of("take_along_axis", lambda x: ad.take_along_axis(x, twice), x, order2=False),
-        gradient_of("scatter, add", lambda x, u: ad.scatter(x, twice, u), x, updates, order2=False),
-        gradient_of("scatter, put", lambda x, u: ad.scatter(x, once, u, mode="put"), x, updates, order2=False),
-        gradient_of("expand_dims", lambda x: ad.expand_dims(x, 1), x, order2=False),
-        gradient_of("squeeze", lambda x: ad.squeeze(ad.expand_dims(x, 1)), x, order2=False),
-    ]
+    return [gradient_of(name, function, *args) for name, (function, *args) in functions.items()]

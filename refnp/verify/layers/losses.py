@@ -14,7 +14,6 @@ from refnp.verify.case import (
     KnownDefect,
     Layer,
     exact_gradient,
-    generator,
     gradient_of,
     normal,
     uniform,
@@ -201,56 +200,33 @@ def probabilities(*shape):
     return draw
 
 
-def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
-    """Every loss with each of its options."""
-    rng = generator(seed, skip=2600)
-    mean, y, std = rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), rng.uniform(0.5, 2, (3, 4))
+def gradient_inputs() -> list[GradientInputs]:
+    """Masks, kinds of smoothing, probabilities away from 0 and 1; and losses that are nearly 0."""
+    rng = np.random.default_rng(0)
+    x, y, std = rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), rng.uniform(0.5, 2, (3, 4))
     mask = np.arange(4) < np.array([4, 2, 0])[:, None]
     logits, targets, weights = rng.normal(size=(4, 5)), np.array([0, 2, 4, 4]), rng.uniform(0.5, 2, 5)
-    options = {"label_smoothing": 0.2, "ignore_index": 2}
-    entropies: dict[str, dict[str, Any]] = {
-        "cross_entropy": {},
-        "cross_entropy, weights": {"class_weights": weights},
-        "cross_entropy, none": {"reduction": "none"},
-        "cross_entropy, uniform": {**options, "smoothing": "uniform"},
-        "cross_entropy, off_target": {**options, "smoothing": "off_target"},
-        "cross_entropy, without_pad": {**options, "smoothing": "without_pad"},
-    }
-    yes, soft = rng.uniform(0.1, 0.9, (3, 4)), rng.uniform(0.1, 0.9, (4, 5))
+    yes, soft = rng.uniform(0.3, 0.7, (3, 4)), rng.uniform(0.3, 0.7, (4, 5))
+    of_all: dict[str, Any] = {"label_smoothing": 0.2, "class_weights": weights, "reduction": "none"}
+    of_classes: dict[str, Any] = {"targets": targets, "label_smoothing": 0.2, "ignore_index": 2}
     classes: Any = np.array([0, 0, 2, 1, 2])
     smooth: Any = {"label_smoothing": 0.1, "smoothing": "off_target"}
-    far = np.array([-10.0, 1e-8, 3.0, 40.0])
+    entropy, of_entropy, far = layers.cross_entropy, CROSS_ENTROPY.equation, np.array([-10.0, 1e-8, 3.0, 40.0])
+    of_far = 0 * far, 0 * far + 1.25, far
     return [
-        gradient_of("mse", layers.mse, mean, y, mask=mask),
-        gradient_of("huber", layers.huber, mean, 2 * y, delta=0.7, mask=mask),
-        gradient_of("binary_cross_entropy", layers.binary_cross_entropy, mean, yes, mask=mask),
-        gradient_of("binary_cross_entropy, weight", layers.binary_cross_entropy, mean, yes, positive_weight=2.5),
-        gradient_of("cross_entropy of probabilities", layers.cross_entropy, logits, soft),
-        gradient_of(
-            "cross_entropy of probabilities, options",
-            layers.cross_entropy,
-            logits,
-            soft,
-            label_smoothing=0.2,
-            class_weights=weights,
-            reduction="none",
+        gradient_of("mse, mask", layers.mse, x, y, mask=mask),
+        gradient_of("huber, mask", layers.huber, x, 2 * y, delta=0.7, mask=mask),
+        gradient_of("gaussian_nll, mask", layers.gaussian_nll, x, std, y, mask=mask),
+        gradient_of("gaussian_nll, one σ for all", layers.gaussian_nll, x, std[0], y),
+        gradient_of("binary_cross_entropy, mask", layers.binary_cross_entropy, x, yes, mask=mask),
+        gradient_of("binary_cross_entropy, weight", layers.binary_cross_entropy, x, yes, positive_weight=2.5),
+        gradient_of("cross_entropy of probabilities", entropy, logits, soft),
+        gradient_of("cross_entropy of probabilities, options", entropy, logits, soft, **of_all),
+        *(
+            gradient_of(f"cross_entropy, {smoothing}", entropy, logits, **of_classes, smoothing=smoothing)
+            for smoothing in ("uniform", "off_target", "without_pad")
         ),
-        gradient_of("gaussian_nll", layers.gaussian_nll, mean, std, y),
-        gradient_of("gaussian_nll, mask", layers.gaussian_nll, mean, std, y, mask=mask),
-        gradient_of("gaussian_nll, none", layers.gaussian_nll, mean, std[0], y, reduction="none"),
-        *(gradient_of(name, layers.cross_entropy, logits, targets=targets, **o) for name, o in entropies.items()),
-        exact_gradient(
-            "gaussian_nll, far off", layers.gaussian_nll, GAUSSIAN_NLL.equation, 0 * far, 0 * far + 1.25, far
-        ),
-        exact_gradient(
-            "cross_entropy, saturated", layers.cross_entropy, CROSS_ENTROPY.equation, SATURATED, targets=classes
-        ),
-        exact_gradient(
-            "cross_entropy, saturated, smoothed",
-            layers.cross_entropy,
-            CROSS_ENTROPY.equation,
-            SATURATED,
-            targets=classes,
-            **smooth,
-        ),
+        exact_gradient("gaussian_nll, far off", layers.gaussian_nll, GAUSSIAN_NLL.equation, *of_far),
+        exact_gradient("cross_entropy, saturated", entropy, of_entropy, SATURATED, targets=classes),
+        exact_gradient("cross_entropy, saturated, smoothed", entropy, of_entropy, SATURATED, targets=classes, **smooth),
     ]

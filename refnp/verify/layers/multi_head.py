@@ -23,7 +23,6 @@ from refnp.verify.case import (
     KnownDefect,
     Layer,
     Without,
-    generator,
     gradient_of,
     module_gradient,
     normal,
@@ -405,23 +404,21 @@ WITHOUT = (
 )
 
 
-def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
-    """Self-attention; widths of all kinds, a mask and a bias for each head."""
-    rows = generator(seed, skip=589).normal(size=(3, 4))
-    heads = layers.MultiHeadAttention(4, 2, rng=generator(seed, skip=638))
-    rng = generator(seed, skip=2000)
+def gradient_inputs() -> list[GradientInputs]:
+    """Self-attention; widths of all kinds, a mask and a bias for each head; and maps that heads share."""
+    rng = np.random.default_rng(0)
+    rows, heads = rng.normal(size=(3, 4)), layers.MultiHeadAttention(4, 2, rng=rng)
     widths: dict[str, Any] = {"key_features": 3, "value_features": 2, "head_features": 3, "head_value_features": 1}
     wide = layers.MultiHeadAttention(4, 2, **widths, output_features=5, bias=False, rng=rng)
-    arrays = [rng.normal(size=shape) for shape in ((2, 3, 4), (2, 4, 3), (2, 4, 2))]
-    shared = layers.MultiHeadAttention(4, 3, key_width=2, value_width=3, rng=generator(seed, skip=2100))
-    bias, mask = rng.normal(size=(2, 3, 4)), rng.random((2, 2, 3, 4)) < 0.7
-    names = ("MultiHeadAttention", "split_heads", "merge_heads")
+    arrays = [rng.normal(size=shape) for shape in ((2, 3, 4), (2, 4, 3), (2, 4, 2), (2, 3, 4))]
+    shared = layers.MultiHeadAttention(4, 3, key_width=2, value_width=3, rng=rng)
+    mask = rng.random((2, 2, 3, 4)) < 0.7
 
     def biased(query, key, value, bias, parameters):
         return wide.bind(parameters)(query, key, value, bias=bias, mask=mask, per_head=True)
 
     return [
-        module_gradient("MultiHeadAttention", heads, rows, names=names),
-        gradient_of("MultiHeadAttention, widths, of each head", biased, *arrays, bias, wide.state_dict(), names=names),
-        module_gradient("MultiHeadAttention, maps that heads share", shared, rows, names=names),
+        module_gradient("MultiHeadAttention", heads, rows, names=MULTI_HEAD.names),
+        gradient_of("MultiHeadAttention, widths, of each head", biased, *arrays, wide.state_dict()),
+        module_gradient("MultiHeadAttention, maps that heads share", shared, rows),
     ]

@@ -12,11 +12,8 @@ from refnp.numbers.words import constant
 from refnp.verify.case import (
     Case,
     Convention,
-    GradientInputs,
     Layer,
     NotOfferedError,
-    generator,
-    gradient_of,
     normal,
 )
 from refnp.verify.judged_pages import by_page
@@ -236,25 +233,4 @@ def upsampled() -> list[Case]:
         Case(UPSAMPLE, "2-D, bilinear, corners", {"x": image}, corners | {"size": (7, 5)}),
         Case(UPSAMPLE, "3-D, trilinear", {"x": volume}, linear | {"size": (5, 4, 4)}),
         Case(UPSAMPLE, "3-D, trilinear, corners", {"x": volume}, corners | {"factor": 2}),
-    ]
-
-
-def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
-    """Windows with and without overlap and padding."""
-    x = generator(seed, skip=1864).permutation(2 * 2 * 5 * 6).reshape(2, 2, 5, 6) / 7 - 8.0  # no two alike
-    uncounted: dict[str, Any] = {"size": 3, "stride": 2, "padding": 1, "ceil_mode": True, "count_include_pad": False}
-    corners: dict[str, Any] = {"mode": "linear", "align_corners": True, "order2": False}
-    return [
-        gradient_of("average_pool", layers.average_pool, x, size=2, order2=False),
-        gradient_of("average_pool, padded", layers.average_pool, x, size=3, stride=2, padding=1, order2=False),
-        gradient_of("max_pool", layers.max_pool, x, size=2, order2=False),
-        gradient_of("max_pool, padded", layers.max_pool, x, size=3, stride=2, padding=1, order2=False),
-        gradient_of("upsample", layers.upsample, x, factor=(2, 3), order2=False),
-        gradient_of("average_pool, ceil mode, padding not counted", layers.average_pool, x, order2=False, **uncounted),
-        gradient_of("max_pool, dilated", layers.max_pool, x, size=2, stride=1, dilation=(2, 3), order2=False),
-        gradient_of("adaptive_average_pool", layers.adaptive_average_pool, x, size=(3, 7), order2=False),
-        gradient_of("adaptive_max_pool", layers.adaptive_max_pool, x, size=(3, 4), order2=False),
-        gradient_of("upsample, linear", layers.upsample, x, size=(7, 9), mode="linear", order2=False),
-        gradient_of("upsample, linear, corners", layers.upsample, x, size=(4, 8), **corners),
-        gradient_of("upsample, nearest of no whole factor", layers.upsample, x, size=(7, 4), order2=False),
     ]

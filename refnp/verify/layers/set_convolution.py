@@ -3,14 +3,12 @@
 import numpy as np
 
 from refnp import layers
-from refnp.layers.set_convolution import matern_32, matern_52
 from refnp.verify.case import (
     Case,
     GradientInputs,
     Layer,
     Without,
     exact_gradient,
-    generator,
     gradient_of,
     module_gradient,
     normal,
@@ -52,34 +50,18 @@ WITHOUT = tuple(
 )
 
 
-def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
-    """Set convolution in 1 to 3 dimensions: plain, divided, masked, truncated, with other kernels, as a module."""
-    rng = generator(seed, skip=2338)
-    line, plane, space = (_points(rng, axes) for axes in (1, 2, 3))
-    scale, scales = np.array(0.7), np.array([0.5, 0.9, 0.7])
-    mask = np.array([[True, False, True, True, False], [True, True, True, False, True]])
+def gradient_inputs() -> list[GradientInputs]:
+    """Channels of several length scales; near points alone; far from all points; and as a module."""
+    rng = np.random.default_rng(0)
+    plane = rng.normal(size=(2, 4, 2)), rng.normal(size=(2, 5, 2)), rng.normal(size=(2, 5, 2))
     wide = rng.uniform(0, 40, (30, 1)), rng.uniform(0, 40, (20, 1)), rng.normal(size=(20, 2))
-    module = layers.SetConvolution(2, 0.6, divide=True)
-    function = layers.set_convolution
+    function, scales = layers.set_convolution, np.array([0.5, 0.9, 0.7])
     return [
-        gradient_of("set_convolution", function, *line, scale),
-        gradient_of("set_convolution, 2-D", function, *plane, scale),
-        gradient_of("set_convolution, 3-D", function, *space, scale),
         gradient_of("set_convolution, a length scale per channel", function, *plane, scales),
-        gradient_of("set_convolution, without density", function, *line, scales[1:], density=False),
-        gradient_of("set_convolution, divided", function, *line, scales, divide=True),
-        gradient_of("set_convolution, masked", function, *line, scale, mask=mask, divide=True),
-        gradient_of("set_convolution, truncated", function, *wide, scale, method="truncated"),
-        gradient_of("set_convolution, Matérn-3/2", function, *plane, scale, kernel=matern_32),
-        gradient_of("set_convolution, Matérn-5/2", function, *plane, scale, kernel=matern_52),
+        gradient_of("set_convolution, truncated", function, *wide, np.array(0.7), method="truncated"),
         exact_gradient("set_convolution, far from all points", function, SET_CONVOLUTION.equation, *FAR, np.array(1.0)),
-        module_gradient("SetConvolution", module, *line),
+        module_gradient("SetConvolution", layers.SetConvolution(2, 0.6, divide=True), *plane),
     ]
 
 
 FAR = np.array([[0.0], [9.0], [-30.0]]), np.array([[0.5], [-1.0]]), np.array([[2.0], [-3.0]])
-
-
-def _points(rng: np.random.Generator, axes: int) -> tuple:
-    """N = 4 targets and M = 5 context points with 2 channels, twice."""
-    return rng.normal(size=(2, 4, axes)), rng.normal(size=(2, 5, axes)), rng.normal(size=(2, 5, 2))

@@ -11,7 +11,7 @@ from refnp.layers.softmax import softmax_vjp
 from refnp.numbers import rounding
 from refnp.numbers.rounding import either, overflowing, where
 from refnp.numbers.words import peak
-from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, exact_gradient, generator, gradient_of, normal
+from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, exact_gradient, gradient_of, normal
 from refnp.verify.judged_pages import by_page, by_tape
 
 
@@ -219,13 +219,10 @@ def cases() -> list[Case]:
     return found
 
 
-def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
-    """Softmax and its logarithm, along one axis and along two. (logsumexp is on the page of the engine, too.)"""
-    x = generator(seed, skip=234).normal(size=(3, 5))
+def gradient_inputs() -> list[GradientInputs]:
+    """Rows in which one number has nearly all the weight; and two axes."""
+    x = np.random.default_rng(0).normal(size=(3, 5))
     return [
-        gradient_of("softmax", layers.softmax, x),
-        gradient_of("softmax, axis 0", layers.softmax, x, axis=0),
-        gradient_of("log_softmax", layers.log_softmax, x),
         gradient_of("log_softmax, axis (0, 1)", layers.log_softmax, x, axis=(0, 1)),
         exact_gradient("softmax, saturated", layers.softmax, SOFTMAX.equation, SATURATED),
         exact_gradient("log_softmax, saturated", layers.log_softmax, LOG_SOFTMAX.equation, SATURATED),
