@@ -4,18 +4,8 @@ import numpy as np
 
 from refnp.autograd import concatenate, no_grad
 from refnp.autograd.primitives import raw
-from refnp.claims.sentences.register import (
-    control,
-    drawn,
-    fails,
-    false,
-    generator,
-    holds,
-    largest,
-    listed,
-    true,
-    true_if,
-)
+from refnp.claims.common import generator
+from refnp.claims.sentences.register import control, drawn, fails, false, holds, largest, listed, true, true_if
 from refnp.layers import MLP, Linear, convolution, set_convolution, softplus
 from refnp.layers.set_convolution import Grid, GridOptions
 from refnp.models import CNP, ConvCNP

@@ -7,19 +7,8 @@ import numpy as np
 
 from refnp.autograd import no_grad
 from refnp.autograd.primitives import raw
-from refnp.claims.sentences.register import (
-    control,
-    drawn,
-    fails,
-    false,
-    generator,
-    holds,
-    largest,
-    listed,
-    not_reproduced,
-    true,
-    true_if,
-)
+from refnp.claims.common import generator
+from refnp.claims.sentences.register import control, drawn, fails, false, holds, largest, listed, true, true_if, unseen
 from refnp.layers.distributions import Normal
 from refnp.layers.positions.absolute import sinusoidal
 from refnp.models import CNP, TNPA, TNPD, Encoder, LatentNP, autoregressive_mask, diagonal_mask
@@ -323,7 +312,7 @@ def overconfidence():
     ]  # fmt: skip
 
 
-@not_reproduced(
+@unseen(
     'attentive NPs have "poor performance on sequential decision-making problems"',
     "Sivaraya (2023) 3.1",
     "in optimisation an ANP has half as much regret again as TNP-D, CANP has not; in the bandit both are alike",

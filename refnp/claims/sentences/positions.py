@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from refnp.claims.sentences.register import control, drawn, fails, false, generator, holds, largest, true, true_if
+from refnp.claims.common import generator
+from refnp.claims.sentences.register import control, drawn, fails, false, holds, largest, true, true_if
 from refnp.layers import Embedding, MultiHeadAttention
 from refnp.layers.masks import causal
 from refnp.layers.positions.absolute import LearnedPositions, sinusoidal

@@ -96,7 +96,7 @@ def decided(verdict: str) -> Callable:
     return of_claim
 
 
-true, true_if, false, not_reproduced = map(decided, (TRUE, CONDITION, FALSE, UNSEEN))
+true, true_if, false, unseen = map(decided, (TRUE, CONDITION, FALSE, UNSEEN))
 
 
 def consistent(row: Sentence, findings: list[Finding]) -> list[str]:

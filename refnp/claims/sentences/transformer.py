@@ -6,18 +6,8 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import concatenate, no_grad
-from refnp.claims.sentences.register import (
-    control,
-    drawn,
-    fails,
-    false,
-    generator,
-    holds,
-    largest,
-    listed,
-    true,
-    true_if,
-)
+from refnp.claims.common import generator
+from refnp.claims.sentences.register import control, drawn, fails, false, holds, largest, listed, true, true_if
 from refnp.layers import (
     LayerNorm,
     Linear,
