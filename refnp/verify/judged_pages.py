@@ -67,6 +67,33 @@ def by_tape(function: Callable, parts: Parts | None = None, *, other_gradient: t
     return equation
 
 
+def of_page(
+    operation: Callable,
+    parts: Parts | None = None,
+    *,
+    name: str = "",
+    without: tuple[str, ...] = (),
+    by_name: tuple[str, ...] = (),
+    **others: Any,
+) -> Layer:
+    """The layer of an operation, judged `by_page` and called as the operation is; `others` as `Layer` has them."""
+    equation = by_page(operation, parts, without=without, by_name=by_name)
+    return Layer(name or operation.__name__, operation, equation, **others)
+
+
+def of_tape(
+    function: Callable,
+    parts: Parts | None = None,
+    *,
+    name: str = "",
+    other_gradient: tuple[str, ...] = (),
+    **others: Any,
+) -> Layer:
+    """The layer of a function, judged `by_tape` and called as the function is; `others` as `Layer` has them."""
+    equation = by_tape(function, parts, other_gradient=other_gradient)
+    return Layer(name or function.__name__, function, equation, **others)
+
+
 @dataclass(frozen=True)
 class Formula:
     """What is edited where a layer's own function has no lines for it, and how that is asked as the layer is."""

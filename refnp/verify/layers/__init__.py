@@ -2,7 +2,7 @@
 
     def softmax(x)             the equations and their gradients in `Rounded` numbers
     def torch_softmax(…)       adapters, where PyTorch, JAX or refnp take other arguments or have other conventions
-    SOFTMAX = Layer(…)         what is the same: refnp's function, the equation, and the names or adapters
+    SOFTMAX = of_page(…)       what is the same: refnp's function, judged by its page, and the names or adapters
     X_CANCELS = KnownDefect(…) what a framework is known to get wrong
     def cases()                inputs and options, with the known defects that they may show
     WITHOUT = (…)              why a public name has no equation, cases, gradient inputs or transcription

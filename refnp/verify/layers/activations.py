@@ -20,7 +20,7 @@ from refnp.verify.case import (
     exact_gradient,
     uniform,
 )
-from refnp.verify.judged_pages import by_page, by_tape
+from refnp.verify.judged_pages import by_page, of_page, of_tape
 from refnp.verify.layers import sixteen_bits
 from refnp.verify.layers.engine import AROUND_ZERO
 
@@ -97,34 +97,19 @@ def jax_softplus(jax, x, *, beta=1.0, threshold=None):
     return jax.nn.softplus(x) if beta == 1 else jax.nn.softplus(beta * x) / beta
 
 
-RELU = Layer("relu", layers.relu, by_page(layers.relu), torch="nn.functional.relu", jax="nn.relu")
-LEAKY_RELU = Layer(
-    "leaky_relu",
+RELU = of_page(layers.relu, torch="nn.functional.relu", jax="nn.relu")
+LEAKY_RELU = of_page(
     layers.leaky_relu,
-    by_page(layers.leaky_relu),
     torch=lambda torch, x, slope=0.01: torch.nn.functional.leaky_relu(x, negative_slope=slope),
     jax=lambda jax, x, slope=0.01: jax.nn.leaky_relu(x, negative_slope=slope),
 )
-ELU = Layer("elu", layers.elu, by_page(layers.elu), torch="nn.functional.elu", jax="nn.elu", known=sixteen_bits.ELU)
-SIGMOID = Layer(
-    "sigmoid",
-    layers.sigmoid,
-    by_page(layers.sigmoid),
-    torch="nn.functional.sigmoid",
-    jax="nn.sigmoid",
-    known=sixteen_bits.SIGMOID,
-)
-TANH = Layer("tanh", tanh, by_tape(tanh, {tanh_slope: slope_or_printed}), torch="tanh", jax="numpy.tanh")
-SILU = Layer(
-    "silu", layers.silu, by_page(layers.silu), torch="nn.functional.silu", jax="nn.silu", known=sixteen_bits.SIGMOID
-)
-SOFTPLUS = Layer(
-    "softplus", layers.softplus, by_page(layers.softplus), torch="nn.functional.softplus", jax=jax_softplus
-)
-GELU = Layer(
-    "gelu",
+ELU = of_page(layers.elu, torch="nn.functional.elu", jax="nn.elu", known=sixteen_bits.ELU)
+SIGMOID = of_page(layers.sigmoid, torch="nn.functional.sigmoid", jax="nn.sigmoid", known=sixteen_bits.SIGMOID)
+TANH = of_tape(tanh, {tanh_slope: slope_or_printed}, torch="tanh", jax="numpy.tanh")
+SILU = of_page(layers.silu, torch="nn.functional.silu", jax="nn.silu", known=sixteen_bits.SIGMOID)
+SOFTPLUS = of_page(layers.softplus, torch="nn.functional.softplus", jax=jax_softplus)
+GELU = of_page(
     layers.gelu,
-    by_page(layers.gelu),
     torch="nn.functional.gelu",
     jax=lambda jax, x, approximate="none": jax.nn.gelu(x, approximate=approximate == "tanh"),  # tanh unless told
     known=sixteen_bits.GELU,

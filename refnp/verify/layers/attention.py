@@ -27,7 +27,7 @@ from refnp.verify.case import (
     gradient_of,
     normal,
 )
-from refnp.verify.judged_pages import by_page, by_tape
+from refnp.verify.judged_pages import by_tape, of_page
 from refnp.verify.layers.softmax import printed_pullback
 
 TOKENS = "query (..., N, d), key (..., M, d), value (..., M, e) → (..., N, e)"
@@ -208,7 +208,7 @@ WINDOW = Layer(
 )
 SOFTCAP = Layer("softcap_attention", layers.similarity_attention, attention, names=("attention",), tried=DOTS)
 SOFTCAP_OUTPUT = replace(SOFTCAP, name="softcap_attention_output", torch=torch_softcapped)
-SCORES = Layer("attention_scores", layers.attention_scores, by_page(layers.attention_scores))
+SCORES = of_page(layers.attention_scores)
 
 MASKED_NAN = Convention(
     "PyTorch",
@@ -318,11 +318,9 @@ def similarity_cases() -> list[Case]:
     ]
 
 
-FEATURES = Layer("positive_features", layers.positive_features, by_page(layers.positive_features))
-LINEAR = Layer(
-    "linear_attention",
+FEATURES = of_page(layers.positive_features)
+LINEAR = of_page(
     layers.linear_attention,
-    by_page(layers.linear_attention),
     tried={"structure": ("normal", "equal rows", "a row of zeros", "mean 1000", "tiny")},  # no sum is below 1e-31
 )
 

@@ -13,7 +13,7 @@ from refnp.layers.masks import causal
 from refnp.numbers.parts import with_parts
 from refnp.numbers.rounding import constant, where
 from refnp.verify.case import Case, Layer, normal
-from refnp.verify.judged_pages import by_page, by_tape
+from refnp.verify.judged_pages import by_page, of_tape
 from refnp.verify.layers.attention import (
     CAUSAL,
     CHECKERED,
@@ -122,7 +122,7 @@ def torch_scaled(torch, query, key, value, *, scale, mask=None):
     return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed, scale=scale)
 
 
-SCALED = Layer("scaled_attention", scaled, by_tape(scaled, IN_ANY_FORM), torch=torch_scaled, names=("attention",))
+SCALED = of_tape(scaled, IN_ANY_FORM, name="scaled_attention", torch=torch_scaled, names=("attention",))
 CAUSAL_IN_A_CORNER = replace(CAUSAL, torch=torch_causal, jax=None)
 WINDOW_IN_A_CORNER = replace(WINDOW, torch=torch_window, jax=None)
 SINK = Layer(
@@ -134,12 +134,12 @@ SINK = Layer(
         "with mask": "query (..., H, N, d), key (..., H, M, d), value (..., H, M, e), sink (H); mask boolean (N, M)",
     },
 )
-WEIGHTS = Layer("attention_weights", attention_weights, by_tape(attention_weights, OR_PRINTED))
+WEIGHTS = of_tape(attention_weights, OR_PRINTED)
 DROPOUT = Layer("dropout_attention", dropped, with_kept)
-DECODING = Layer(
-    "decoding_attention",
+DECODING = of_tape(
     decoded,
-    by_tape(decoded, IN_ANY_FORM),
+    IN_ANY_FORM,
+    name="decoding_attention",
     shapes={
         "usual": "query (..., N, d), key (..., N, d), value (..., N, e), cached_key (..., M, d), "
         "cached_value (..., M, e)"

@@ -8,14 +8,13 @@ from refnp import layers
 from refnp.verify.case import (
     Case,
     GradientInputs,
-    Layer,
     NotOfferedError,
     Without,
     gradient_of,
     module_gradient,
     normal,
 )
-from refnp.verify.judged_pages import by_page
+from refnp.verify.judged_pages import of_page
 
 
 def per_axis(value, axes: int) -> tuple:
@@ -86,20 +85,8 @@ def jax_convolution_transpose(
     return y if bias is None else y + bias.reshape(-1, *[1] * axes)
 
 
-CONVOLUTION = Layer(
-    "convolution",
-    layers.convolution,
-    by_page(layers.convolution),
-    torch=torch_convolution,
-    jax=jax_convolution,
-)
-TRANSPOSED = Layer(
-    "convolution_transpose",
-    layers.convolution_transpose,
-    by_page(layers.convolution_transpose),
-    torch=torch_convolution_transpose,
-    jax=jax_convolution_transpose,
-)
+CONVOLUTION = of_page(layers.convolution, torch=torch_convolution, jax=jax_convolution)
+TRANSPOSED = of_page(layers.convolution_transpose, torch=torch_convolution_transpose, jax=jax_convolution_transpose)
 
 
 def cases() -> list[Case]:

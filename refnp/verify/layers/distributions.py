@@ -21,14 +21,13 @@ from refnp.verify.case import (
     Case,
     GradientInputs,
     KnownDefect,
-    Layer,
     Without,
     exact_gradient,
     gradient_of,
     normal,
     uniform,
 )
-from refnp.verify.judged_pages import Formula, by_page, by_tape
+from refnp.verify.judged_pages import Formula, by_page, of_page, of_tape
 from refnp.verify.layers.linear import summed_to
 from refnp.verify.layers.softmax import SATURATED, printed_log_softmax, printed_pullback
 from refnp.verify.layers.softmax import weights as softmax_weights
@@ -45,63 +44,50 @@ def log_p(y, mean, std):
     return -layers.gaussian_nll(mean, std, y, reduction="none")
 
 
-NORMAL = Layer(
-    "normal_log_prob",
+NORMAL = of_tape(
     refnp_normal_log_prob,
-    by_tape(refnp_normal_log_prob),
+    name="normal_log_prob",
     torch=lambda torch, y, mean, std: torch.distributions.Normal(mean, std).log_prob(y),
     jax="scipy.stats.norm.logpdf",
     names=("Normal",),
     formula=Formula(log_p, lambda function: function),
 )
-STUDENT_T = Layer(
-    "student_t_log_prob",
+STUDENT_T = of_page(
     student_t.student_t_log_prob,
-    by_page(student_t.student_t_log_prob),
     torch=lambda torch, y, nu, mean, scale: torch.distributions.StudentT(nu, mean, scale).log_prob(y),
     jax="scipy.stats.t.logpdf",
     names=("StudentT",),
 )
-NORMAL_KL = Layer(
-    "normal_kl",
+NORMAL_KL = of_page(
     divergence.normal_kl,
-    by_page(divergence.normal_kl),
     torch=lambda torch, mean_p, std_p, mean_q, std_q: torch.distributions.kl_divergence(
         torch.distributions.Normal(mean_p, std_p), torch.distributions.Normal(mean_q, std_q)
     ),
     names=("kl_divergence", "Normal"),
 )
-JOINT = Layer(
-    "multivariate_normal_log_prob",
+JOINT = of_page(
     density.multivariate_normal_log_prob,
-    by_page(density.multivariate_normal_log_prob),
     torch=lambda torch, y, mean, factor: torch.distributions.MultivariateNormal(mean, scale_tril=factor).log_prob(y),
     names=("MultivariateNormal",),
 )
-LOW_RANK = Layer(
-    "low_rank_normal_log_prob",
+LOW_RANK = of_page(
     density.low_rank_normal_log_prob,
-    by_page(density.low_rank_normal_log_prob),
     torch=lambda torch, y, mean, factor, std: torch.distributions.LowRankMultivariateNormal(
         mean, factor, std * std
     ).log_prob(y),
     names=("LowRankNormal",),
     tried={"K": (5, 1, 2, 67)},  # a low rank: the matrix that is solved for is (K, K)
 )
-CATEGORICAL_KL = Layer(
-    "categorical_kl",
+CATEGORICAL_KL = of_page(
     divergence.categorical_kl,
-    by_page(divergence.categorical_kl),
     torch=lambda torch, logits_p, logits_q: torch.distributions.kl_divergence(
         torch.distributions.Categorical(logits=logits_p), torch.distributions.Categorical(logits=logits_q)
     ),
     names=("kl_divergence", "Categorical"),
 )
 
-CATEGORICAL_ENTROPY = Layer(
-    "categorical_entropy",
+CATEGORICAL_ENTROPY = of_page(
     density.categorical_entropy,
-    by_page(density.categorical_entropy),
     torch=lambda torch, logits: torch.distributions.Categorical(logits=logits).entropy(),
     names=("Categorical",),
 )

@@ -13,7 +13,7 @@ import refnp.autograd as ad
 from refnp.autograd.primitives import raw
 from refnp.numbers import rounding
 from refnp.verify.case import Case, KnownDefect, Layer, normal, uniform
-from refnp.verify.judged_pages import by_tape
+from refnp.verify.judged_pages import of_tape
 from refnp.verify.layers import sixteen_bits
 from refnp.verify.layers.activations import TANH
 from refnp.verify.layers.engine import AROUND_ZERO
@@ -27,7 +27,7 @@ def printed_expm1(x):
 
 def same(name: str, function, torch: str | None = None) -> Layer:
     """A function that PyTorch and JAX have by the same name, or PyTorch by another."""
-    return Layer(name, function, by_tape(function), torch=torch or name, jax=f"numpy.{name}")
+    return of_tape(function, name=name, torch=torch or name, jax=f"numpy.{name}")
 
 
 def arctan2(ordinate, abscissa):
@@ -63,17 +63,14 @@ ARCTAN2 = same("arctan2", arctan2)
 REMAINDER = same("remainder", ad.remainder)
 MAXIMUM = same("maximum", ad.maximum)
 MINIMUM = same("minimum", ad.minimum)
-CLIP = Layer(
-    "clip",
+CLIP = of_tape(
     clip,
-    by_tape(clip),
     torch=lambda torch, x, *, low, high: torch.clamp(x, low, high),
     jax=lambda jax, x, *, low, high: jax.numpy.clip(x, low, high),
 )
-WHERE = Layer(
-    "where",
+WHERE = of_tape(
     chosen,
-    by_tape(chosen),
+    name="where",
     torch=lambda torch, x, y, *, condition: torch.where(torch.tensor(condition), x, y),
     jax=lambda jax, x, y, *, condition: jax.numpy.where(condition, x, y),
 )

@@ -26,7 +26,7 @@ from refnp.layers.attention import MASK
 from refnp.layers.loss import HALF_LOG_TWO_PI
 from refnp.numbers.parts import Parts
 from refnp.verify.case import Case, Convention, Layer, normal, uniform
-from refnp.verify.judged_pages import by_tape
+from refnp.verify.judged_pages import of_tape
 from refnp.verify.layers import attention, distributions, losses
 
 
@@ -66,7 +66,7 @@ def of_other_arguments(layer: Layer, what: str, changes: Mapping[str, Change]) -
     taken = [p.replace(name=changes[p.name].name) if p.name in changes else p for p in signature.parameters.values()]
     function.__signature__ = signature.replace(parameters=taken)  # type: ignore[attr-defined]
     function.__doc__ = layer.function.__doc__
-    return Layer(f"{layer.name} of {what}", function, by_tape(function), inner=(layer, turned))
+    return of_tape(function, name=f"{layer.name} of {what}", inner=(layer, turned))
 
 
 def of_other_cases(layer: Layer, base: list[Case], changes: Mapping[str, Change], known: tuple = ()) -> list[Case]:
@@ -195,7 +195,7 @@ def half_squared_error(prediction, target, *, reduction="mean"):
 
 def layer_of(name: str, function: Callable, parts: Parts | None = None, names: tuple[str, ...] = ()) -> Layer:
     """A function of refnp's operations, judged as they are."""
-    return Layer(name, function, by_tape(function, parts), names=names)
+    return of_tape(function, parts, name=name, names=names)
 
 
 BINARY = layer_of("binary_cross_entropy of probabilities", binary_of_probabilities)

@@ -11,8 +11,8 @@ from refnp.autograd.special import erf, erfc
 from refnp.numbers import rounding
 from refnp.numbers.duals import as_array
 from refnp.numbers.rounding import WIDE, constant, where
-from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, gradient_of, normal, uniform
-from refnp.verify.judged_pages import by_tape
+from refnp.verify.case import Case, GradientInputs, KnownDefect, gradient_of, normal, uniform
+from refnp.verify.judged_pages import of_tape
 from refnp.verify.layers import sixteen_bits
 
 
@@ -59,36 +59,25 @@ def cumprod(x):
     return ad.cumprod(x)
 
 
-ERF = Layer("erf", erf, by_tape(erf), torch="special.erf", jax="scipy.special.erf", known=sixteen_bits.ERF)
-ERFC = Layer("erfc", erfc, by_tape(erfc), torch="special.erfc", jax="scipy.special.erfc")
-SINH = Layer("sinh", ad.sinh, by_tape(ad.sinh), torch="sinh", jax="numpy.sinh", known=sixteen_bits.SINH)
-COSH = Layer("cosh", ad.cosh, by_tape(ad.cosh), torch="cosh", jax="numpy.cosh", known=sixteen_bits.COSH)
-ARCTAN = Layer("arctan", ad.arctan, by_tape(ad.arctan), torch="arctan", jax="numpy.arctan")
-VAR = Layer(
-    "var",
+ERF = of_tape(erf, torch="special.erf", jax="scipy.special.erf", known=sixteen_bits.ERF)
+ERFC = of_tape(erfc, torch="special.erfc", jax="scipy.special.erfc")
+SINH = of_tape(ad.sinh, torch="sinh", jax="numpy.sinh", known=sixteen_bits.SINH)
+COSH = of_tape(ad.cosh, torch="cosh", jax="numpy.cosh", known=sixteen_bits.COSH)
+ARCTAN = of_tape(ad.arctan, torch="arctan", jax="numpy.arctan")
+VAR = of_tape(
     var,
-    by_tape(var),
     torch=lambda torch, x, ddof=0, axis=-1: torch.var(x, axis, correction=ddof),
     jax=lambda jax, x, ddof=0, axis=-1: jax.numpy.var(x, axis, ddof=ddof),
 )
-STD = Layer(
-    "std",
+STD = of_tape(
     std,
-    by_tape(std, {direction: direction_or_any}),
+    {direction: direction_or_any},
     torch=lambda torch, x, ddof=0, axis=-1: torch.std(x, axis, correction=ddof),
     jax=lambda jax, x, ddof=0, axis=-1: jax.numpy.std(x, axis, ddof=ddof),
 )
-CUMPROD = Layer(
-    "cumprod",
-    cumprod,
-    by_tape(cumprod),
-    torch=lambda torch, x: torch.cumprod(x, -1),
-    jax=lambda jax, x: jax.numpy.cumprod(x, -1),
-)
-TAKE_ALONG_AXIS = Layer(
-    "take_along_axis",
+CUMPROD = of_tape(cumprod, torch=lambda torch, x: torch.cumprod(x, -1), jax=lambda jax, x: jax.numpy.cumprod(x, -1))
+TAKE_ALONG_AXIS = of_tape(
     take_along_axis,
-    by_tape(take_along_axis),
     torch=lambda torch, x, indices: torch.take_along_dim(x, torch.tensor(indices), -1),
     jax=lambda jax, x, indices: jax.numpy.take_along_axis(x, jax.numpy.array(indices), -1),
     shapes={"usual": "x (B, N); indices whole < N (B, M)"},
@@ -106,13 +95,7 @@ def jax_scatter(jax, x, updates, indices, mode="add"):
     return there.add(updates) if mode == "add" else there.set(updates)
 
 
-SCATTER = Layer(
-    "scatter",
-    scatter,
-    by_tape(scatter),
-    torch=torch_scatter,
-    jax=jax_scatter,
-)
+SCATTER = of_tape(scatter, torch=torch_scatter, jax=jax_scatter)
 
 
 def printed_erfc(x):

@@ -10,8 +10,8 @@ import numpy as np
 import refnp.autograd as ad
 from refnp.autograd.primitives import raw
 from refnp.layers.density import multivariate_normal_log_prob
-from refnp.verify.case import Case, Layer, normal
-from refnp.verify.judged_pages import by_tape
+from refnp.verify.case import Case, normal
+from refnp.verify.judged_pages import of_tape
 
 
 def square_of(x, z, length_scale):
@@ -96,13 +96,13 @@ def log_marginal_likelihood(context_x, context_y, *, length_scale=1.0, scale=1.0
     return multivariate_normal_log_prob(context_y, 0 * context_y, lower)
 
 
-EQ = Layer("eq_kernel", eq, by_tape(eq))
-MATERN_12 = Layer("matern_12_kernel", matern12, by_tape(matern12))
-MATERN_32 = Layer("matern_32_kernel", matern32, by_tape(matern32))
-MATERN_52 = Layer("matern_52_kernel", matern52, by_tape(matern52))
-MEAN = Layer("gp_posterior_mean", posterior_mean, by_tape(posterior_mean))
-COVARIANCE = Layer("gp_posterior_covariance", posterior_covariance, by_tape(posterior_covariance))
-LIKELIHOOD = Layer("gp_log_marginal_likelihood", log_marginal_likelihood, by_tape(log_marginal_likelihood))
+EQ = of_tape(eq, name="eq_kernel")
+MATERN_12 = of_tape(matern12, name="matern_12_kernel")
+MATERN_32 = of_tape(matern32, name="matern_32_kernel")
+MATERN_52 = of_tape(matern52, name="matern_52_kernel")
+MEAN = of_tape(posterior_mean, name="gp_posterior_mean")
+COVARIANCE = of_tape(posterior_covariance, name="gp_posterior_covariance")
+LIKELIHOOD = of_tape(log_marginal_likelihood, name="gp_log_marginal_likelihood")
 
 
 def cases() -> list[Case]:

@@ -12,13 +12,12 @@ from refnp.verify.case import (
     Case,
     GradientInputs,
     KnownDefect,
-    Layer,
     exact_gradient,
     gradient_of,
     normal,
     uniform,
 )
-from refnp.verify.judged_pages import by_page
+from refnp.verify.judged_pages import of_page
 from refnp.verify.layers.activations import logarithm_of_one_more, logistic
 from refnp.verify.layers.linear import summed_to
 from refnp.verify.layers.softmax import (
@@ -82,27 +81,15 @@ def torch_cross_entropy_of_probabilities(torch, logits, targets, *, class_weight
     return torch.nn.functional.cross_entropy(logits, targets, weight, **options)
 
 
-MSE = Layer("mse", layers.mse, by_page(layers.mse), torch="nn.functional.mse_loss")
-GAUSSIAN_NLL = Layer("gaussian_nll", layers.gaussian_nll, by_page(layers.gaussian_nll), torch=torch_gaussian_nll)
+MSE = of_page(layers.mse, torch="nn.functional.mse_loss")
+GAUSSIAN_NLL = of_page(layers.gaussian_nll, torch=torch_gaussian_nll)
 FRONTS = {"...": ((3,), ())}  # with more axes, frameworks have the classes elsewhere
-CROSS_ENTROPY = Layer(
-    "cross_entropy",
+CROSS_ENTROPY = of_page(layers.cross_entropy, by_name=("targets",), torch=torch_cross_entropy, tried=FRONTS)
+HUBER = of_page(layers.huber, torch="nn.functional.huber_loss")
+BINARY = of_page(layers.binary_cross_entropy, torch=torch_binary_cross_entropy)
+OF_PROBABILITIES = of_page(
     layers.cross_entropy,
-    by_page(layers.cross_entropy, by_name=("targets",)),
-    torch=torch_cross_entropy,
-    tried=FRONTS,
-)
-HUBER = Layer("huber", layers.huber, by_page(layers.huber), torch="nn.functional.huber_loss")
-BINARY = Layer(
-    "binary_cross_entropy",
-    layers.binary_cross_entropy,
-    by_page(layers.binary_cross_entropy),
-    torch=torch_binary_cross_entropy,
-)
-OF_PROBABILITIES = Layer(
-    "cross_entropy of probabilities",
-    layers.cross_entropy,
-    by_page(layers.cross_entropy),
+    name="cross_entropy of probabilities",
     torch=torch_cross_entropy_of_probabilities,
     names=("cross_entropy",),
 )

@@ -3,8 +3,8 @@
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, gradient_of, normal
-from refnp.verify.judged_pages import by_page, by_tape
+from refnp.verify.case import Case, GradientInputs, KnownDefect, gradient_of, normal
+from refnp.verify.judged_pages import by_page, of_page, of_tape
 from refnp.verify.layers.linear import without_gradient
 
 
@@ -13,49 +13,30 @@ def log_of_determinant(a):
     return ad.slogdet(a)[1]
 
 
-TRIL = Layer(
-    "tril",
-    ad.tril,
-    by_tape(ad.tril),
-    torch=lambda torch, x, offset=0: torch.tril(x, offset),
-    jax=lambda jax, x, offset=0: jax.numpy.tril(x, offset),
-)
+def with_offset(function, **others):
+    """A function of a matrix and of the offset of a diagonal, which frameworks have by the same name."""
+    name = function.__name__
+    return of_tape(
+        function,
+        torch=lambda torch, x, offset=0: getattr(torch, name)(x, offset),
+        jax=lambda jax, x, offset=0: getattr(jax.numpy, name)(x, offset),
+        **others,
+    )
 
-TRIU = Layer(
-    "triu",
-    ad.triu,
-    by_tape(ad.triu),
-    torch=lambda torch, x, offset=0: torch.triu(x, offset),
-    jax=lambda jax, x, offset=0: jax.numpy.triu(x, offset),
-)
 
-DIAGONAL = Layer(
-    "diagonal",
-    ad.diagonal,
-    by_tape(ad.diagonal),
-    torch=lambda torch, x, offset=0: torch.diagonal(x, offset),
-    jax=lambda jax, x, offset=0: jax.numpy.diagonal(x, offset),
-    tried={"...": ((),)},  # frameworks take the first two axes
-)
-
-SOLVE = Layer("solve", ad.solve, by_page(ad.solve), torch="linalg.solve", jax="numpy.linalg.solve")
-
-INV = Layer("inv", ad.inv, by_page(ad.inv), torch="linalg.inv", jax="numpy.linalg.inv")
-
-DET = Layer("det", ad.det, by_page(ad.det), torch="linalg.det", jax="numpy.linalg.det")
-
-SLOGDET = Layer(
-    "slogdet",
+TRIL, TRIU = with_offset(ad.tril), with_offset(ad.triu)
+DIAGONAL = with_offset(ad.diagonal, tried={"...": ((),)})  # frameworks take the first two axes
+SOLVE = of_page(ad.solve, torch="linalg.solve", jax="numpy.linalg.solve")
+INV = of_page(ad.inv, torch="linalg.inv", jax="numpy.linalg.inv")
+DET = of_page(ad.det, torch="linalg.det", jax="numpy.linalg.det")
+SLOGDET = of_tape(
     log_of_determinant,
-    by_tape(log_of_determinant),
+    name="slogdet",
     torch=lambda torch, a: torch.linalg.slogdet(a)[1],
     jax=lambda jax, a: jax.numpy.linalg.slogdet(a)[1],
 )
-
-CHOLESKY_SOLVE = Layer(
-    "cholesky_solve",
+CHOLESKY_SOLVE = of_page(
     ad.cholesky_solve,
-    by_page(ad.cholesky_solve),
     torch=lambda torch, factor, b: torch.cholesky_solve(b, torch.tril(factor)),
     jax=lambda jax, factor, b: jax.scipy.linalg.cho_solve((jax.numpy.tril(factor), True), b),
 )

@@ -11,7 +11,7 @@ import refnp.autograd as ad
 from refnp.numbers.duals import as_array
 from refnp.numbers.rounding import Rounded, constant
 from refnp.verify.case import Case, Layer, NotOfferedError, normal
-from refnp.verify.judged_pages import by_tape
+from refnp.verify.judged_pages import of_tape
 from refnp.verify.layers import sixteen_bits
 
 IN_NUMPY: dict[str, Any] = {"zeros": "constant", "circular": "wrap", "reflect": "reflect", "replicate": "edge"}
@@ -60,31 +60,21 @@ def torch_pad(torch, x, *, widths, mode="zeros"):
     return torch.nn.functional.pad(x, [n for pair in reversed(widths) for n in pair])
 
 
-PAD = Layer(
-    "pad",
-    pad,
-    by_tape(pad),
-    torch=torch_pad,
-    jax=lambda jax, x, *, widths, mode="zeros": jax.numpy.pad(x, widths, IN_NUMPY[mode]),
+PAD = of_tape(
+    pad, torch=torch_pad, jax=lambda jax, x, *, widths, mode="zeros": jax.numpy.pad(x, widths, IN_NUMPY[mode])
 )
-ROLL = Layer(
-    "roll",
+ROLL = of_tape(
     roll,
-    by_tape(roll),
     torch=lambda torch, x, *, shift, axis=-1: torch.roll(x, shift, axis),
     jax=lambda jax, x, *, shift, axis=-1: jax.numpy.roll(x, shift, axis),
 )
-FLIP = Layer(
-    "flip",
+FLIP = of_tape(
     flip,
-    by_tape(flip),
     torch=lambda torch, x, *, axis=-1: torch.flip(x, (axis,)),
     jax=lambda jax, x, *, axis=-1: jax.numpy.flip(x, axis),
 )
-TAKE = Layer(
-    "take",
+TAKE = of_tape(
     take,
-    by_tape(take),
     torch=lambda torch, x, *, indices, axis=0: torch.index_select(x, axis, torch.tensor(indices) % x.shape[axis]),
     jax=lambda jax, x, *, indices, axis=0: jax.numpy.take(x, np.array(indices), axis),
     shapes={
@@ -92,10 +82,8 @@ TAKE = Layer(
         "along the last axis": "x (D, N); indices whole < N (M), axis = -1",
     },
 )
-CONCATENATE = Layer(
-    "concatenate",
+CONCATENATE = of_tape(
     concatenate,
-    by_tape(concatenate),
     torch=lambda torch, x, y, *, axis=-1: torch.cat([x, y], axis),
     jax=lambda jax, x, y, *, axis=-1: jax.numpy.concatenate([x, y], axis),
 )

@@ -12,7 +12,7 @@ from refnp.layers.set_convolution import matern_32, matern_52
 from refnp.layers.translation_attention import TranslationAttention, pair_kernel
 from refnp.models.tnp import autoregressive_mask, diagonal_mask, nondiagonal_mask
 from refnp.verify.case import Case, Layer, normal, uniform
-from refnp.verify.judged_pages import by_page, by_tape
+from refnp.verify.judged_pages import of_page, of_tape
 from refnp.verify.layers.attention import ATTENTION, IN_ANY_FORM, IN_FLOAT32, MASKED_ROW, tensors
 from refnp.verify.layers.multi_head import MULTI_HEAD, bound, heads_inputs
 from refnp.verify.layers.set_convolution import SET_CONVOLUTION
@@ -45,21 +45,16 @@ def with_kernel(kernel):
 
 PAIRS = "differences (B, N, M, d), scores (B, H, N, M), kernel_weight_0 (d+H, W), kernel_bias_0 (W)"
 TWO_MAPS = f"{PAIRS}, kernel_weight_1 (W, V), kernel_bias_1 (V)"
-PAIR_KERNEL = Layer(
-    "pair_kernel",
+PAIR_KERNEL = of_page(
     pair_kernel,
-    by_page(pair_kernel),
     shapes={
         "one map": PAIRS,
         "two maps": TWO_MAPS,
         "three maps": f"{TWO_MAPS}, kernel_weight_2 (V, U), kernel_bias_2 (U)",
     },
 )
-TRANSLATION = Layer(
-    "translation_attention",
-    refnp_translation_attention,
-    by_tape(refnp_translation_attention, IN_ANY_FORM),
-    names=("TranslationAttention",),
+TRANSLATION = of_tape(
+    refnp_translation_attention, IN_ANY_FORM, name="translation_attention", names=("TranslationAttention",)
 )
 MATERN = [with_kernel(kernel) for kernel in (matern_32, matern_52)]
 

@@ -18,7 +18,7 @@ from refnp.verify.case import (
     normal,
     uniform,
 )
-from refnp.verify.judged_pages import by_page
+from refnp.verify.judged_pages import by_page, of_page
 
 
 def one_pass(x, eps, axes=-1):
@@ -91,10 +91,8 @@ def torch_rms_norm(torch, x, gain, *, eps):
     return torch.nn.functional.rms_norm(x, gain.shape, gain, eps)
 
 
-LAYER_NORM = Layer(
-    "layer_norm", layers.layer_norm, by_page(layers.layer_norm), torch=torch_layer_norm, jax=jax_layer_norm
-)
-RMS_NORM = Layer("rms_norm", layers.rms_norm, by_page(layers.rms_norm), torch=torch_rms_norm)
+LAYER_NORM = of_page(layers.layer_norm, torch=torch_layer_norm, jax=jax_layer_norm)
+RMS_NORM = of_page(layers.rms_norm, torch=torch_rms_norm)
 
 
 OF_BOTH = by_page(layers.batch_norm)
@@ -164,20 +162,9 @@ STATISTICS_FOLDED = KnownDefect(
     ("output",),
     equation=folded_statistics,
 )
-GROUP_NORM = Layer(
-    "group_norm",
-    layers.group_norm,
-    by_page(layers.group_norm),
-    torch=torch_group_norm,
-    jax=jax_group_norm,
-    known=(GROUP_NORM_FOLDED,),
-)
-INSTANCE_NORM = Layer(
-    "instance_norm",
-    layers.instance_norm,
-    by_page(layers.instance_norm),
-    torch=torch_instance_norm,
-    jax=jax_over_channels(lambda axes: tuple(range(2, axes))),
+GROUP_NORM = of_page(layers.group_norm, torch=torch_group_norm, jax=jax_group_norm, known=(GROUP_NORM_FOLDED,))
+INSTANCE_NORM = of_page(
+    layers.instance_norm, torch=torch_instance_norm, jax=jax_over_channels(lambda axes: tuple(range(2, axes)))
 )
 BATCH_NORM = Layer(
     "batch_norm",

@@ -16,7 +16,7 @@ from refnp.verify.case import (
     NotOfferedError,
     normal,
 )
-from refnp.verify.judged_pages import by_page
+from refnp.verify.judged_pages import of_page
 from refnp.verify.layers.convolution import pairs_of, per_axis
 
 
@@ -116,36 +116,12 @@ def jax_upsample(jax, x, *, factor=None, size=None, mode="nearest", align_corner
 
 
 PLACES = ("return_indices",)
-AVERAGE = Layer(
-    "average_pool",
-    layers.average_pool,
-    by_page(layers.average_pool),
-    torch=torch_pool("avg"),
-    jax=jax_average_pool,
-)
-MAXIMUM = Layer(
-    "max_pool",
-    layers.max_pool,
-    by_page(layers.max_pool, without=PLACES),
-    torch=torch_pool("max"),
-    jax=jax_max_pool,
-)
+AVERAGE = of_page(layers.average_pool, torch=torch_pool("avg"), jax=jax_average_pool)
+MAXIMUM = of_page(layers.max_pool, without=PLACES, torch=torch_pool("max"), jax=jax_max_pool)
 SIZES = {"size": (2, (4, 5, 2))}  # of the result, in which 0 is a size too
-ADAPTIVE_AVERAGE = Layer(
-    "adaptive_average_pool",
-    layers.adaptive_average_pool,
-    by_page(layers.adaptive_average_pool),
-    torch=torch_pool("adaptive_avg"),
-    tried=SIZES,
-)
-ADAPTIVE_MAXIMUM = Layer(
-    "adaptive_max_pool",
-    layers.adaptive_max_pool,
-    by_page(layers.adaptive_max_pool, without=PLACES),
-    torch=torch_pool("adaptive_max"),
-    tried=SIZES,
-)
-UPSAMPLE = Layer("upsample", layers.upsample, by_page(layers.upsample), torch=torch_upsample, jax=jax_upsample)
+ADAPTIVE_AVERAGE = of_page(layers.adaptive_average_pool, torch=torch_pool("adaptive_avg"), tried=SIZES)
+ADAPTIVE_MAXIMUM = of_page(layers.adaptive_max_pool, without=PLACES, torch=torch_pool("adaptive_max"), tried=SIZES)
+UPSAMPLE = of_page(layers.upsample, torch=torch_upsample, jax=jax_upsample)
 
 
 def copied_where_it_stays(x, *, factor, **options):

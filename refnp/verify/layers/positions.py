@@ -17,7 +17,7 @@ from refnp.layers.positions.rotary import Rotary
 from refnp.numbers.indexed.proving import drawing
 from refnp.numbers.words import arange
 from refnp.verify.case import Case, GradientInputs, Layer, Without, gradient_of, module_gradient, normal
-from refnp.verify.judged_pages import by_tape, worst_of
+from refnp.verify.judged_pages import by_tape, of_tape, worst_of
 from refnp.verify.layers.attention import IN_ANY_FORM, tensors
 from refnp.verify.layers.attention_forms import OR_PRINTED
 from refnp.verify.layers.multi_head import bound
@@ -146,26 +146,22 @@ def torch_learned(torch, x, weight, *, places):
 IN_PAIRS = "query (..., H, N, K·2), key (..., H, M, K·2), value (..., H, M, e)"
 WITH_NUMBERS = "query (..., H, N, d), key (..., H, M, d), value (..., H, M, e), table (H, L)"
 attending = functools.partial(by_tape, parts=IN_ANY_FORM | OR_PRINTED)
-SINUSOIDAL = Layer(
-    "sinusoidal_positions",
+SINUSOIDAL = of_tape(
     refnp_sinusoidal,
-    by_tape(refnp_sinusoidal),
+    name="sinusoidal_positions",
     names=("sinusoidal", "SinusoidalPositions"),
     shapes={"usual": "x (..., N, K·2)"},
 )
-LEARNED = Layer(
-    "learned_positions",
+LEARNED = of_tape(
     refnp_learned,
-    by_tape(refnp_learned),
+    name="learned_positions",
     torch=torch_learned,
     jax=lambda jax, x, weight, *, places: x + weight[np.asarray(places)],
     names=("LearnedPositions",),
     shapes={"usual": "x (..., N, D), weight (V, D); places whole < V (N)"},
 )
-ROTATE = Layer(
-    "rotate",
+ROTATE = of_tape(
     rotary.rotate,
-    by_tape(rotary.rotate),
     shapes={
         "usual": "x (..., N, K·2); places whole < P (N)",
         "layout=half": "x (..., N, 2·K); places whole < P (N), layout = 'half'",

@@ -8,8 +8,8 @@ import numpy as np
 from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd.primitives import raw
-from refnp.verify.case import Case, Layer, normal, uniform
-from refnp.verify.judged_pages import by_tape
+from refnp.verify.case import Case, normal, uniform
+from refnp.verify.judged_pages import of_tape
 from refnp.verify.layers.losses import probabilities
 
 
@@ -39,9 +39,9 @@ def mixture_log_prob(y, logits, mean, std):
     return ag.logsumexp(layers.log_softmax(logits) + parts, -1)
 
 
-MIXTURE = Layer("mixture_log_prob", mixture_log_prob, by_tape(mixture_log_prob))
-KL = Layer("categorical_kl of probabilities", kl_of_probabilities, by_tape(kl_of_probabilities))
-ENTROPY = Layer("categorical_entropy of probabilities", entropy_of_probabilities, by_tape(entropy_of_probabilities))
+MIXTURE = of_tape(mixture_log_prob)
+KL = of_tape(kl_of_probabilities, name="categorical_kl of probabilities")
+ENTROPY = of_tape(entropy_of_probabilities, name="categorical_entropy of probabilities")
 
 
 def cases() -> list[Case]:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.verify.case import Case, Layer, normal
-from refnp.verify.judged_pages import by_page, by_tape
+from refnp.verify.case import Case, normal
+from refnp.verify.judged_pages import of_page, of_tape
 
 
 def einsum(x, y, *, subscripts):
@@ -14,22 +14,18 @@ def einsum(x, y, *, subscripts):
     return ad.einsum(subscripts, x, y)
 
 
-DOT = Layer("dot", ad.dot, by_tape(ad.dot), torch="dot", jax="numpy.dot")
+DOT = of_tape(ad.dot, torch="dot", jax="numpy.dot")
 ALONE: dict[str, tuple] = {"...": ((),)}  # with axes in front, frameworks have other functions
-OUTER = Layer("outer", ad.outer, by_tape(ad.outer), torch="outer", jax="numpy.outer", tried=ALONE)
-TRACE = Layer("trace", ad.trace, by_tape(ad.trace), torch="trace", jax="numpy.trace", tried=ALONE)
-EINSUM = Layer(
-    "einsum",
+OUTER = of_tape(ad.outer, torch="outer", jax="numpy.outer", tried=ALONE)
+TRACE = of_tape(ad.trace, torch="trace", jax="numpy.trace", tried=ALONE)
+EINSUM = of_tape(
     einsum,
-    by_tape(einsum),
     torch=lambda torch, x, y, *, subscripts: torch.einsum(subscripts, x, y),
     jax=lambda jax, x, y, *, subscripts: jax.numpy.einsum(subscripts, x, y),
 )
-CHOLESKY = Layer("cholesky", ad.cholesky, by_page(ad.cholesky), torch="linalg.cholesky", jax="numpy.linalg.cholesky")
-TRIANGULAR_SOLVE = Layer(
-    "triangular_solve",
+CHOLESKY = of_page(ad.cholesky, torch="linalg.cholesky", jax="numpy.linalg.cholesky")
+TRIANGULAR_SOLVE = of_page(
     ad.triangular_solve,
-    by_page(ad.triangular_solve),
     torch=lambda torch, factor, b, *, transposed=False: torch.linalg.solve_triangular(
         torch.tril(factor).mT if transposed else torch.tril(factor), b, upper=transposed
     ),
@@ -37,7 +33,7 @@ TRIANGULAR_SOLVE = Layer(
         factor, b, trans=int(transposed), lower=True
     ),
 )
-LOG_DETERMINANT = Layer("log_determinant", ad.log_determinant, by_page(ad.log_determinant))
+LOG_DETERMINANT = of_page(ad.log_determinant)
 SHAPES = {  # of what is multiplied, by the sum over which letters
     "ij,jk->ik": ((4, 5), (5, 3)),
     "ij,kj->ik": ((4, 5), (3, 5)),

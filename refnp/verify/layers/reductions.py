@@ -9,8 +9,8 @@ from operator import attrgetter
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.verify.case import Case, Layer, normal
-from refnp.verify.judged_pages import by_tape
+from refnp.verify.case import Case, normal
+from refnp.verify.judged_pages import of_tape
 from refnp.verify.layers.engine import STD, VAR
 
 
@@ -21,10 +21,9 @@ def rows(name, function, torch=None):
         return function(x, axis)
 
     along.__doc__ = function.__doc__
-    return Layer(
-        name,
+    return of_tape(
         along,
-        by_tape(along),
+        name=name,
         torch=None if torch is None else lambda module, x, *, axis=-1: attrgetter(torch)(module)(x, dim=axis),
         jax=lambda module, x, *, axis=-1: attrgetter(name)(module.numpy)(x, axis=axis),
     )

@@ -6,7 +6,6 @@ from refnp import layers
 from refnp.verify.case import (
     Case,
     GradientInputs,
-    Layer,
     Without,
     exact_gradient,
     gradient_of,
@@ -14,9 +13,9 @@ from refnp.verify.case import (
     normal,
     uniform,
 )
-from refnp.verify.judged_pages import by_page
+from refnp.verify.judged_pages import of_page
 
-SET_CONVOLUTION = Layer("set_convolution", layers.set_convolution, by_page(layers.set_convolution))
+SET_CONVOLUTION = of_page(layers.set_convolution)
 
 
 def cases() -> list[Case]:

@@ -12,7 +12,7 @@ from refnp.numbers import rounding
 from refnp.numbers.rounding import either, overflowing, where
 from refnp.numbers.words import peak
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, exact_gradient, gradient_of, normal
-from refnp.verify.judged_pages import by_page, by_tape
+from refnp.verify.judged_pages import by_tape, of_page
 
 
 def weights(x):
@@ -95,20 +95,8 @@ def logsumexp_without_maximum(x, *, axis=-1):
 
 
 OF_ONE = {softmax_vjp: or_printed_alone}
-SOFTMAX = Layer(
-    "softmax",
-    layers.softmax,
-    by_page(layers.softmax, OF_ONE),
-    torch=lambda torch, x, axis: x.softmax(axis),
-    jax="nn.softmax",
-)
-LOG_SOFTMAX = Layer(
-    "log_softmax",
-    layers.log_softmax,
-    by_page(layers.log_softmax),
-    torch=lambda torch, x, axis: x.log_softmax(axis),
-    jax="nn.log_softmax",
-)
+SOFTMAX = of_page(layers.softmax, OF_ONE, torch=lambda torch, x, axis: x.softmax(axis), jax="nn.softmax")
+LOG_SOFTMAX = of_page(layers.log_softmax, torch=lambda torch, x, axis: x.log_softmax(axis), jax="nn.log_softmax")
 LOGSUMEXP = Layer(
     "logsumexp", sum_in_log, logsumexp, torch=lambda torch, x, axis: x.logsumexp(axis), jax="nn.logsumexp"
 )

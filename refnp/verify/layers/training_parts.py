@@ -11,7 +11,7 @@ from refnp.autograd.primitives import raw
 from refnp.layers import BatchNorm
 from refnp.numbers.words import constant
 from refnp.verify.case import Case, Layer, normal, uniform
-from refnp.verify.judged_pages import Formula, by_tape
+from refnp.verify.judged_pages import Formula, of_tape
 from refnp.verify.layers.linear import EMBEDDING
 
 
@@ -87,7 +87,7 @@ def value_of(equation):
     return lambda *arrays, **options: equation(*arrays, **options)[0]
 
 
-DROPOUT = Layer("dropout_of_mask", dropout, by_tape(dropout))
+DROPOUT = of_tape(dropout, name="dropout_of_mask")
 RUNNING_MEAN = Layer(
     "running_mean",
     running_mean,
