@@ -29,7 +29,9 @@ def small_calls():
 
     The table of operations, and what takes ways that its inputs do not.
     """
-    calls = [(inputs.name, inputs.function, inputs.args) for inputs in gradient_inputs()]
+    of_first_axis = "batch_norm/no places"  # the comments of `standardized` are of the last ones
+    found = [inputs for inputs in gradient_inputs() if inputs.name != of_first_axis]
+    calls = [(inputs.name, inputs.function, inputs.args) for inputs in found]
     x, mask = np.ones((3, 2)), np.array([[True, True, False]] * 3)
     masked_nan = np.where(mask[:1].T, x, np.nan)
     huge = np.array([[1e200, -1e200, 3e200]])
