@@ -18,7 +18,8 @@ def section(name, drawn):
     """The section of one figure."""
     _, _, numbers = figures.text(name, drawn).partition("\n")
     says = figures.FIGURES[name].says
-    return f"## {name}\n\n`refnp figure {name}`\n\n![{says}](pictures/figures/{name}.png)\n\n```text\n{numbers}\n```\n"
+    picture = f"![{says}](pictures/figures/{name}.png)"
+    return f"## {name}\n\n{says} `refnp figure {name}`\n\n{picture}\n\n```text\n{numbers}\n```\n"
 
 
 def sections():
