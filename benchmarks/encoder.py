@@ -26,12 +26,7 @@ LINEAR = ("query", "key", "value", "output", "up", "down")
 
 
 @dataclass(frozen=True)
-class Sizes:
-    layers: int = 6
-    width: int = 64
-    heads: int = 4
-    hidden: int = 128
-    batch: int = 16
+class Sizes(training.Sizes):
     tokens: int = 50
 
 

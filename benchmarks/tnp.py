@@ -25,13 +25,8 @@ AIMS = {"TNP-D step": 1.0, "TE-TNP step": 1.1}
 
 
 @dataclass(frozen=True)
-class Sizes:
-    width: int = 64
-    heads: int = 4
-    hidden: int = 128
-    layers: int = 6
+class Sizes(training.Sizes):
     kernel: int = 32
-    batch: int = 16
     points: int = 50
     paths: int = 16
     sampled: int = 128

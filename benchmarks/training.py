@@ -7,6 +7,7 @@ PyTorch has its own Adam. JAX's stands under the same `jit` as the rest. autogra
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,17 @@ from benchmarks.timing import Needs, Side
 
 Arrays = dict[str, np.ndarray]
 RATE = 1e-4  # small, so that hundreds of steps stay near where they began
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Those of the papers' one-dimensional models."""
+
+    layers: int = 6
+    width: int = 64
+    heads: int = 4
+    hidden: int = 128
+    batch: int = 16
 
 
 def needs_of_layers(layers: int, sizes: Any, tokens: int, *, crossing: int = 0, words: int = 0) -> Needs:

@@ -24,12 +24,11 @@ START, END = 0, 1
 
 
 @dataclass(frozen=True)
-class Sizes:
+class Sizes(training.Sizes):
     layers: int = 2
     width: int = 128
     heads: int = 8
     hidden: int = 512
-    batch: int = 16
     tokens: int = 64
     vocabulary: int = 1000
     decoded: int = 128

@@ -64,7 +64,9 @@ def laid_out(array, layout):
         inner[...] = array
         return inner
     if layout == "reversed":
-        return np.flip(np.flip(array).copy())
+        return np.asarray(np.flip(np.flip(array).copy()))
+    if layout == "broadcast" and array.ndim and len(array) and (array[:1].tobytes() * len(array) == array.tobytes()):
+        return np.broadcast_to(array[:1].copy(), array.shape)
     array = np.array(array, order="C")
     array.flags.writeable = layout != "read-only"
     return array

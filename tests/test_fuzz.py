@@ -17,13 +17,13 @@ from refnp.autograd.tensor import is_recording
 from tests.fuzz import Violation, readers
 from tests.fuzz.calls import Call
 from tests.fuzz.declarations import of_text
-from tests.fuzz.drawing import laid_out
 from tests.fuzz.open import OPEN
 from tests.fuzz.properties import SENTENCES, given, outcome
 from tests.fuzz.rows import ROWS, WITHOUT
 from tests.fuzz.run import drawn, judge, run
 from tests.fuzz.smaller import code, reproduce
 from tests.fuzz.subjects import CHAPTERS, Row, Subject, Unknown, public, row_of, subjects, unknown
+from tests.helpers import laid_out
 
 ROOT = Path(__file__).parents[1]
 

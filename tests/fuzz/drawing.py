@@ -17,30 +17,6 @@ JUNK = (np.nan, np.inf, -np.inf, "max", "-max", 1e30, -1e150, 1e200, 0.0, -0.0, 
 EXTREME = (np.nan, np.inf, -np.inf, "max", "-max", "tiny", "-tiny", "subnormal", 0.0, -0.0, 1.0)
 
 
-def laid_out(array: np.ndarray, layout: str) -> np.ndarray:
-    """An array with the same values that lies in memory as `layout` says."""
-    if layout == "F":
-        return np.asfortranarray(array) if array.ndim else array.copy()
-    if layout == "strided":
-        wide = np.ones([2 * n for n in array.shape], array.dtype)
-        inner = wide[(..., *(slice(None, None, 2) for _ in array.shape))]
-        inner[...] = array
-        return inner
-    if layout == "reversed":
-        return np.asarray(np.flip(np.flip(array).copy()))
-    if layout == "read-only":
-        array = array.copy()
-        array.flags.writeable = False
-        return array
-    if layout == "broadcast" and array.ndim and array.shape[0] and _all_alike(array):
-        return np.broadcast_to(array[:1].copy(), array.shape)
-    return array.copy()
-
-
-def _all_alike(array: np.ndarray) -> bool:
-    return array[:1].tobytes() * len(array) == np.ascontiguousarray(array).tobytes()
-
-
 def special(value: float | str, dtype: np.dtype) -> np.generic:
     """A number of EXTREME or JUNK in a precision; what is too large for it is its largest."""
     real = np.empty(0, dtype).real.dtype

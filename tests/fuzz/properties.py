@@ -15,7 +15,7 @@ from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.trees import leaves_of, map_leaves
 from tests.fuzz.calls import GENTLE, Call, Violation
-from tests.fuzz.drawing import laid_out
+from tests.helpers import laid_out
 
 SENTENCES = {
     "a": "What cannot be computed is a TypeError or a ValueError (or what the page names) that says which function and "
