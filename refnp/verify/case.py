@@ -401,15 +401,10 @@ def gradient_of(
 
 
 def gradient_of_case(case: Case) -> GradientInputs:
-    """Gradient inputs of the layer's function: the arrays of a case that have a gradient; the others stay."""
-    arrays = case.problem("float64").arrays
-    own = [name for name in arrays if f"gradient of {name}" in case.quantities]
-
-    def function(*given: Any) -> Any:
-        return case.layer.function(*(arrays | dict(zip(own, given, strict=True))).values(), **case.options)
-
+    """Gradient inputs of the layer's function: the arrays of a case, each of which has a gradient."""
     names = case.layer.names or (case.layer.name,)
-    return GradientInputs(case.name, function, tuple(arrays[name] for name in own), names=names)
+    args = case.problem("float64").arrays.values()
+    return gradient_of(case.name, case.layer.function, *args, names=names, **case.options)
 
 
 def exact_gradient(

@@ -143,7 +143,7 @@ def is_checked(case: Case) -> bool:
     """Whether numbers of a case are drawn, few and finite, and its gradient is the derivative of what is computed."""
     is_drawn = any(callable(value) for value in case.inputs.values())
     others = {*getattr(case.layer.equation, "other_gradient", ())} & {*case.options}
-    if case.gradients == () or not is_drawn or others or case.layer in AT_THE_EDGE:
+    if case.gradients is not None or not is_drawn or others or case.layer in AT_THE_EDGE:
         return False
     arrays = [*case.problem("float64").arrays.values()]
     if not 0 < sum(x.size for x in arrays) <= MOST or not all(np.isfinite(x).all() for x in arrays):
