@@ -354,16 +354,20 @@ def einsum(subscripts: str, *operands: Any, optimize: bool = False) -> Any:
 Field.functions = Objects.functions | {words.einsum: einsum}
 
 
-def drawn(rng: np.random.Generator, floats: Array, *, moving: bool = True) -> Field:
+def drawn(rng: np.random.Generator, floats: Array, *, moving: bool = True, exact: bool = False) -> Field:
     """Random numbers whose branches are decided by these floats; with random derivatives if they are `moving`.
 
-    What is infinite stays so.
+    What is infinite stays so. If `exact` they are the floats themselves.
     """
+
+    def large() -> int:
+        return int(rng.integers(2**62)) * int(rng.integers(2**62))
 
     def element(f: float) -> Element:
         if not math.isfinite(f):
             return infinite(f)
-        v = int(rng.integers(2**62)) * int(rng.integers(2**62))
-        return Element(v, None, int(rng.integers(2**62)) * int(rng.integers(2**62)) if moving else 0, f)
+        number = Element.of(f) if exact else Element(large(), None, 0, f)
+        number.t = large() % P if moving else 0
+        return number
 
     return Field(np.array([element(float(f)) for f in np.ravel(floats)], object).reshape(np.shape(floats)))

@@ -238,9 +238,11 @@ def test_conventions_of_slopes(torch, jax):
     assert equal.grad.tolist() == [0, 0, 0]
     assert np.isnan(jax.grad(jax.numpy.std)(np.ones(3))).all()
     assert torch.var(torch.tensor([0.0, 2.0])) == 2
-    singular = torch.tensor([[1.0, 2, 3], [2, 4, 6], [1, 0, 1]], dtype=torch.float64, requires_grad=True)
+    singular = torch.tensor(
+        [[4.0, 2, 0], [2, 1, 0], [0, 0, 1]], requires_grad=True
+    )  # on any machine
     torch.det(singular).backward()
-    assert singular.grad.abs().max() < 1e-12  # the cofactors are up to 4
+    assert not singular.grad.any()  # the cofactors are up to 4
 
 
 def test_conventions_of_windows_and_norms(torch):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from refnp import layers
+from refnp.autograd import det
 from refnp.numbers.field import Element, Field, P, Q, drawn, is_prime, noting_unknowns
 from refnp.numbers.proving import are_equal, vjp_is_derivative
 from refnp.numbers.words import constant, pi, root
@@ -102,6 +103,15 @@ def test_a_shift_does_not_matter_to_layer_norm():
     assert "sqrt" in proof.why
     assert are_equal(lambda x: norm(x + 3, 0.1), lambda x: norm(x, 0.1), [ROWS]).holds
     assert not are_equal(lambda x: norm(3 * x, 0.1), lambda x: norm(x, 0.1), [ROWS]).holds
+
+
+def test_what_holds_at_these_numbers_alone_is_neither_proved_nor_refuted():
+    singular = np.outer([1.0, 2, 3], [1, 1, 2])
+    proof = vjp_is_derivative(det.page, [singular])  # whose lines use that a pivot and all below it are 0
+    assert proof.holds is None
+    assert "it holds at these numbers" in proof.why
+    doubled = lambda a: (det.page(a)[0], lambda y_bar: (2 * det.page(a)[1](y_bar)[0],))
+    assert vjp_is_derivative(doubled, [singular + np.eye(3)]).holds is False
 
 
 FALSE_VJPS = [  # a page, and a gradient that is not its derivative
