@@ -238,9 +238,7 @@ def test_conventions_of_slopes(torch, jax):
     assert equal.grad.tolist() == [0, 0, 0]
     assert np.isnan(jax.grad(jax.numpy.std)(np.ones(3))).all()
     assert torch.var(torch.tensor([0.0, 2.0])) == 2
-    singular = torch.tensor(
-        [[4.0, 2, 0], [2, 1, 0], [0, 0, 1]], requires_grad=True
-    )  # on any machine
+    singular = torch.tensor([[4.0, 2, 0], [2, 1, 0], [0, 0, 1]], requires_grad=True)  # on any machine
     torch.det(singular).backward()
     assert not singular.grad.any()  # the cofactors are up to 4
 
