@@ -166,6 +166,16 @@ def test_a_plausible_mistake_does_not_hold(name, function):
     assert not refnp.judge(name, function).holds
 
 
+def solved_by_columns(L, b):
+    """L⁻¹ b, where every number that is found is taken from all below it."""
+    front = np.broadcast_shapes(L.shape[:-2], b.shape[:-2])
+    x = np.array(np.broadcast_to(b, (*front, *b.shape[-2:])))
+    for k in range(L.shape[-1]):
+        x[..., k, :] /= L[..., k, k, None]
+        x[..., k + 1 :, :] -= L[..., k + 1 :, k, None] * x[..., k, None, :]
+    return x
+
+
 def test_right_functions_of_numpy_hold():
     """Written in other ways than refnp's."""
     most = lambda x: np.clip(x, -20, 20)  # tanh is 1 beyond, where sinh and cosh soon overflow
@@ -174,7 +184,7 @@ def test_right_functions_of_numpy_hold():
     assert refnp.judge("mean", lambda x, axis: np.mean(x, axis)).holds
     assert refnp.judge("prod", lambda x: np.multiply.reduce(x, -1)).holds
     assert refnp.judge("einsum", lambda equation, a, b: np.einsum(equation, a, b)).holds
-    assert refnp.judge("triangular_solve", lambda L, b: np.linalg.solve(np.tril(L), b)).holds
+    assert refnp.judge("triangular_solve", solved_by_columns).holds
     diagonal = lambda L: np.diagonal(L, axis1=-2, axis2=-1)
     assert refnp.judge("log_determinant", lambda L: np.log(diagonal(L) ** 2).sum(-1, dtype=L.dtype)).holds
     assert refnp.judge("pad", lambda x, pad_width, mode: np.pad(x, pad_width, PADS[mode])).holds

