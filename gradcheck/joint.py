@@ -8,9 +8,10 @@ limits of ∇f at points beside x, and a claim in it satisfies, for every d,
 
 For each output, f° is known in two cases. Where the slopes at points drawn beside x all lie between those of x itself
 to its left and right, f is convex or concave there, and these are the bounds. Else f is a sum of kinks that bend both
-ways: the bounds are the extremes of the slopes that were drawn, if both were met more than once, for then there is
-hardly another. Of other outputs nothing is said. A cotangent u is bounded by the sum over outputs of uᵢ times the one
-or the other bound, so that each output may have a convention of its own.
+ways: the bounds are the extremes of the slopes that were drawn, or met on the sides of the kinks where each alone is
+steepest, if both were met more than once, for then there is hardly another. Of other outputs nothing is said. A
+cotangent u is bounded by the sum over outputs of uᵢ times the one or the other bound, so that each output may have a
+convention of its own.
 
 The same points show kinks that no single axis crosses: where one of five equal numbers moves, their median does not.
 
@@ -30,7 +31,7 @@ from gradcheck.precision import Array, DType, roundoff
 from gradcheck.report import Report, Worst
 
 DIRECTIONS = 4  # one along which ties move together; one like the claim; two at random
-BESIDE = 48  # points at which slopes are drawn
+BESIDE = 48  # points at which slopes are drawn, and as many at most that are chosen
 SAME = 1e-3  # of the slopes: how near those beside x and at half the distance are to each other
 OUTSIDE = 1e-3  # of the slopes: less is no evidence, for slopes beside x are not those at x
 
@@ -126,7 +127,8 @@ def bounds_along(
     with np.errstate(all="ignore"):
         ends = np.stack([slope(side * d.vector(problem.x.size) / problem.own, 1.0) for side in (-1, 1)])
         ways = [random_weights(problem.x.size, rng) for _ in range(BESIDE)]
-        drawn = np.stack([[slope(way, near) for near in (1.0, 0.5)] for way in ways])  # (BESIDE, 2, m)
+        ways += steepest_ways(slope, ways[0], d.support, rng)
+        drawn = np.stack([[slope(way, near) for near in (1.0, 0.5)] for way in ways])  # (ways, 2, m)
         size = np.maximum(np.abs(drawn).max((0, 1)), np.abs(ends).max(0))  # (m,)
         same = SAME * size + error
         clear = np.abs(drawn[:, 0] - drawn[:, 1]) <= same  # else a kink lies between the points of a difference
@@ -134,11 +136,28 @@ def bounds_along(
         greatest = np.where(clear, drawn[:, 1], -np.inf).max(0)
         times = [(clear & (np.abs(drawn[:, 1] - end) <= same)).sum(0) for end in (least, greatest)]
         within = (least >= ends.min(0) - same) & (greatest <= ends.max(0) + same)
-        known = np.isfinite(size) & (error <= OUTSIDE * size) & (2 * clear.sum(0) >= BESIDE)
+        known = np.isfinite(size) & (error <= OUTSIDE * size) & (2 * clear.sum(0) >= len(ways))
         known &= within | (np.minimum(*times) > 1)
         flat = size <= error
     low, high = np.minimum(ends.min(0), least), np.maximum(ends.max(0), greatest)
     return np.where(known | flat, low, -np.inf), np.where(known | flat, high, np.inf)
+
+
+def steepest_ways(slope: Slope, way: Array, support: Array, rng: np.random.Generator) -> list[Array]:
+    """Ways to points where a sum of kinks of single elements has its least and greatest slopes, two to each.
+
+    Where the sign of one element of the way turns, such a sum changes by the kink of that element.
+    """
+
+    def turned(elements: Array) -> Array:
+        other = way.copy()
+        other[elements] *= -1
+        return other
+
+    change = np.stack([slope(turned(j), 0.5) for j in support]) - slope(way, 0.5)  # (elements, m)
+    turns = np.unique(np.concatenate([change > 0, change < 0], axis=1), axis=1).T[: BESIDE // 2]
+    sizes = lambda: np.abs(random_weights(way.size, rng))
+    return [np.copysign(sizes(), turned(support[turn])) for turn in turns for _ in range(2)]
 
 
 def _by_complex_step(problem: FlatFunction, method: Method, d: Direction) -> tuple[Slope, Array]:

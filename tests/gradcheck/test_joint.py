@@ -56,6 +56,15 @@ def test_a_subgradient_at_each_of_several_kinks_agrees(factors, data):
     assert report.agrees, report
 
 
+def test_a_subgradient_on_sides_that_are_seldom_drawn_agrees():
+    """One of 128 ways has the greatest slope of seven kinks, six that bend down and one that bends up."""
+    factors, slopes = np.array([-2.0] * 6 + [1.0]), np.array([-1.0] * 6 + [0.5])
+    f = lambda x: (np.abs(x) * factors).sum()
+    for seed in range(20):
+        assert compare(f, (np.zeros(7),), vjp=lambda _, x: (f(x), lambda u: (u * factors * slopes,)), seed=seed).agrees
+    assert not compare(f, (np.zeros(7),), vjp=lambda _, x: (f(x), lambda u: (u * factors * 1.1,))).agrees
+
+
 @pytest.mark.parametrize("f", [*MEDIANS, np.sort, lambda x: np.maximum(x[0], np.minimum(x[1], x[2])) * x[3:].sum()])
 def test_kinks_that_no_axis_crosses(f):
     """Where five numbers are equal, their median moves with none of them alone; each may have the slope 1."""
