@@ -89,12 +89,12 @@ def rows(folder):
 
 
 def runs(folder):
-    """What the runs of a sweep have come to, to the bit."""
-    figures = [file.read_text() for file in sorted(folder.rglob("figures.json"))]
+    """What the runs of a sweep have come to, to the bit, and not how long they took."""
+    figures = [json.loads(file.read_text()) for file in sorted(folder.rglob("figures.json"))]
     checkpoints = [dict(np.load(file)) for file in sorted(folder.rglob("checkpoint.npz"))]
     assert len(figures) == len(checkpoints) == 3
     weights = [{k: v.tolist() for k, v in one.items() if v.dtype.kind == "f"} for one in checkpoints]
-    return [text.replace(str(folder), "") for text in figures], weights
+    return [{name: found[name] for name in found if name != "made"} for found in figures], weights
 
 
 def parts(folder):
