@@ -133,7 +133,8 @@ def compare(
     smooth = np.setdiff1d(np.arange(problem.x.size), [*suspects, *left_out])
     chosen = Method("Richardson differences", precision)
     if smooth.size:
-        chosen = choose(problem, method, precision, along(problem, smooth, rng).vector(problem.x.size))
+        ways = along(problem, smooth, rng), along(problem, np.array(suspects, np.intp), rng, problem.own)
+        chosen = choose(problem, method, precision, *(way.vector(problem.x.size) for way in ways))
     slopes = slopes_at(problem, chosen, precision, suspects)
     kinks = np.array([*[at.element for at in slopes], *left_out], dtype=np.intp)
     smooth = np.setdiff1d(np.arange(problem.x.size), kinks)

@@ -130,9 +130,11 @@ class FlatFunction:
             raise ValueError(f"f gives {y.size} numbers at a point near args where it gave {self.y.size} at args")
         return y
 
-    def same(self, y: Array) -> float:
-        """How far y may be from F(x) and still be that value, computed another way: half the digits of the coarser."""
-        return float(np.sqrt(max(roundoff(self.y.dtype), roundoff(y.dtype))) * np.max(np.abs(self.y), initial=0.0))
+    def same(self, y: Array, value: Array | None = None) -> float:
+        """How far y may be from F(x), or another value, and still be it, computed another way: half the digits of the
+        coarser."""
+        value = self.y if value is None else value
+        return float(np.sqrt(max(roundoff(value.dtype), roundoff(y.dtype))) * np.max(np.abs(value), initial=0.0))
 
     def args(self, x: Array | None = None) -> tuple:
         """The arguments with x in place of the differentiated arrays, or as given; copies, for f may write in them."""

@@ -6,12 +6,12 @@ limits of ∇f at points beside x, and a claim in it satisfies, for every d,
 
     −f°(x; −d) ≤ ⟨x̄, d⟩ ≤ f°(x; d)        f°(x; d) = limsup ⟨∇f(y), d⟩ for y → x
 
-For each output, f° is known in two cases. Where the slopes at points drawn beside x all lie between those of x itself
-to its left and right, f is convex or concave there, and these are the bounds. Else f is a sum of kinks that bend both
-ways: the bounds are the extremes of the slopes that were drawn, or met on the sides of the kinks where each alone is
-steepest, if both were met more than once, for then there is hardly another. Of other outputs nothing is said. A
-cotangent u is bounded by the sum over outputs of uᵢ times the one or the other bound, so that each output may have a
-convention of its own.
+For each output, f° is known in three cases. Where the slopes at points drawn beside x all lie between those of x itself
+to its left and right, f is convex or concave there, and these are the bounds. Where f is a sum of kinks of single
+elements, that bend both ways, the bounds are the slopes on the sides of the kinks where each is steepest, if what is
+met there is that sum. Else the bounds are the extremes of the slopes that were drawn, if both were met more than once,
+for then there is hardly another. Of other outputs nothing is said. A cotangent u is bounded by the sum over outputs of
+uᵢ times the one or the other bound, so that each output may have a convention of its own.
 
 The same points show kinks that no single axis crosses: where one of five equal numbers moves, their median does not.
 
@@ -59,7 +59,7 @@ def judge_joint(
         if k == 1 and steepest.any():
             weights = np.abs(weights) * steepest / np.abs(steepest).max()
         d = Direction(support, weights * problem.own[support])
-        low, high = bounds_along(problem, d, here.method, precision, rng)
+        low, high, _ = bounds_along(problem, d, here.method, precision, rng)
         for u, gradient in claims:
             used = u != 0
             a, b = u[used] * low[used], u[used] * high[used]
@@ -94,31 +94,33 @@ def with_slopes_beside(
         return slopes
 
     def beside(d: Direction, at: Slopes | None) -> Slopes | None:
-        least, greatest = bounds_along(problem, d, method, precision, rng)
+        least, greatest, irregular = bounds_along(problem, d, method, precision, rng)
         per_size = problem.size[d.support[0]] / problem.own[d.support[0]]
         least, greatest = least * per_size, greatest * per_size
         low, high = (greatest, greatest) if at is None else at.bounds
         with np.errstate(invalid="ignore"):
             more = np.maximum(low - least, greatest - high) > OUTSIDE * np.maximum(np.abs(least), np.abs(greatest))
             error = OUTSIDE / 20 * (greatest - least)
-        return (
-            Slopes(int(d.support[0]), least, greatest, error) if more.any() or not np.isfinite(greatest).all() else at
-        )
+        known = (np.isfinite(greatest) | irregular).all()  # else nothing is known beside x
+        return Slopes(int(d.support[0]), least, greatest, error) if known and (more | irregular).any() else at
 
     if not slopes and beside(along(problem, elements, rng, problem.own), None) is None:
         return slopes
     more = False
     for j in map(int, elements):
         at = beside(Direction(np.array([j]), problem.own[[j]]), found.get(j))
-        if at is not found.get(j) and at is not None and np.isfinite(at.right).all():
+        if at is not None and at is not found.get(j):
             found[j], more = at, True
     return [found[j] for j in sorted(found)] if more else slopes
 
 
 def bounds_along(
     problem: FlatFunction, d: Direction, method: Method, precision: DType, rng: np.random.Generator
-) -> tuple[Array, Array]:
-    """−f°(x; −d) and f°(x; d) of each output, (m,) both; ∓∞ where they are not known."""
+) -> tuple[Array, Array, Array]:
+    """−f°(x; −d) and f°(x; d) of each output, (m,) both; ∓∞ where they are not known.
+
+    And where they are not, though slopes were met beyond those at x, so that these are no bounds.
+    """
     slope, error = (
         _by_complex_step(problem, method, d)
         if method.name == "complex step"
@@ -126,27 +128,32 @@ def bounds_along(
     )
     with np.errstate(all="ignore"):
         ends = np.stack([slope(side * d.vector(problem.x.size) / problem.own, 1.0) for side in (-1, 1)])
-        ways = [random_weights(problem.x.size, rng) for _ in range(BESIDE)]
-        ways += steepest_ways(slope, ways[0], d.support, rng)
-        drawn = np.stack([[slope(way, near) for near in (1.0, 0.5)] for way in ways])  # (ways, 2, m)
+        both = lambda ways: np.stack([[slope(way, near) for near in (1.0, 0.5)] for way in ways])  # (ways, 2, m)
+        n = problem.x.size
+        ways = [random_weights(n, rng) if k % 2 == 0 else rng.normal(size=n) for k in range(BESIDE)]
+        drawn = both(ways)
+        sums, steepest = sums_of_kinks(slope, ways[0], drawn[0, 1], d.support)
+        drawn = np.concatenate([drawn, both(steepest)])
         size = np.maximum(np.abs(drawn).max((0, 1)), np.abs(ends).max(0))  # (m,)
         same = SAME * size + error
         clear = np.abs(drawn[:, 0] - drawn[:, 1]) <= same  # else a kink lies between the points of a difference
         least = np.where(clear, drawn[:, 1], np.inf).min(0)
         greatest = np.where(clear, drawn[:, 1], -np.inf).max(0)
-        times = [(clear & (np.abs(drawn[:, 1] - end) <= same)).sum(0) for end in (least, greatest)]
+        times = [(clear & (np.abs(drawn[:, 1] - end) <= same))[:BESIDE].sum(0) for end in (least, greatest)]
+        is_sum = (np.abs(np.stack([least, greatest]) - sums) <= same).all(0)
         within = (least >= ends.min(0) - same) & (greatest <= ends.max(0) + same)
-        known = np.isfinite(size) & (error <= OUTSIDE * size) & (2 * clear.sum(0) >= len(ways))
-        known &= within | (np.minimum(*times) > 1)
+        known = np.isfinite(size) & (error <= OUTSIDE * size) & (2 * clear[:BESIDE].sum(0) >= BESIDE)
+        known &= within | is_sum | (np.minimum(*times) > 1)
         flat = size <= error
     low, high = np.minimum(ends.min(0), least), np.maximum(ends.max(0), greatest)
-    return np.where(known | flat, low, -np.inf), np.where(known | flat, high, np.inf)
+    irregular = ~(known | flat | within) & np.isfinite(size) & (error <= OUTSIDE * size)
+    return np.where(known | flat, low, -np.inf), np.where(known | flat, high, np.inf), irregular
 
 
-def steepest_ways(slope: Slope, way: Array, support: Array, rng: np.random.Generator) -> list[Array]:
-    """Ways to points where a sum of kinks of single elements has its least and greatest slopes, two to each.
+def sums_of_kinks(slope: Slope, way: Array, here: Array, support: Array) -> tuple[Array, list[Array]]:
+    """The least and the greatest slopes (2, m) of a sum of kinks of single elements, and the ways to where they are.
 
-    Where the sign of one element of the way turns, such a sum changes by the kink of that element.
+    Where the sign of one element of a way turns, such a sum changes, from `here`, by the kink of that element.
     """
 
     def turned(elements: Array) -> Array:
@@ -154,10 +161,10 @@ def steepest_ways(slope: Slope, way: Array, support: Array, rng: np.random.Gener
         other[elements] *= -1
         return other
 
-    change = np.stack([slope(turned(j), 0.5) for j in support]) - slope(way, 0.5)  # (elements, m)
-    turns = np.unique(np.concatenate([change > 0, change < 0], axis=1), axis=1).T[: BESIDE // 2]
-    sizes = lambda: np.abs(random_weights(way.size, rng))
-    return [np.copysign(sizes(), turned(support[turn])) for turn in turns for _ in range(2)]
+    change = np.stack([slope(turned(j), 0.5) for j in support]) - here  # (elements, m)
+    sums = np.stack([here + np.minimum(change, 0).sum(0), here + np.maximum(change, 0).sum(0)])
+    turns = np.unique(np.concatenate([change < 0, change > 0], axis=1), axis=1).T[:BESIDE]
+    return sums, [turned(support[turn]) for turn in turns]
 
 
 def _by_complex_step(problem: FlatFunction, method: Method, d: Direction) -> tuple[Slope, Array]:

@@ -285,19 +285,22 @@ def differences_precision(problem: FlatFunction) -> DType:
     return wide if wide is not None and problem.computes_in(wide) else at_least
 
 
-def choose(problem: FlatFunction, method: str, precision: DType, v: Array) -> Method:
+def choose(problem: FlatFunction, method: str, precision: DType, smooth: Array, kinked: Array) -> Method:
     """The numerical derivative to judge by: complex step where f is analytic, else differences in `precision`.
 
+    `smooth` is a direction through no kink, `kinked` one through all of them, 0 if there is none.
     Raises ValueError if `method` is none of METHODS, or asks for what f or this machine cannot do.
     """
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; it must be one of {', '.join(map(repr, METHODS))}")
     if method == "longdouble":
-        longdouble(problem, problem.x, 0 * v)  # raises, with the reason, where it cannot be had
+        longdouble(problem, problem.x, 0 * smooth)  # raises, with the reason, where it cannot be had
         return Method("longdouble differences", np.dtype(np.longdouble))
     if method == "richardson":
         return Method("Richardson differences", precision)
-    reason = why_not_analytic(problem, v, precision)
+    reason = why_not_analytic(problem, smooth, precision)
+    if reason is None and kinked.any():
+        reason = why_not_analytic_beside(problem, kinked, precision)
     if reason is None:
         return Method("complex step", working(problem.x.dtype))
     if method == "complex_step":
@@ -305,13 +308,25 @@ def choose(problem: FlatFunction, method: str, precision: DType, v: Array) -> Me
     return Method("Richardson differences", precision, f"no complex step: {reason}")
 
 
-def why_not_analytic(problem: FlatFunction, v: Array, precision: DType) -> str | None:
+def why_not_analytic_beside(problem: FlatFunction, v: Array, precision: DType) -> str | None:
+    """`why_not_analytic` along v at points on both sides of a kink, if f has values there.
+
+    At the kink itself an f that is not analytic may seem to be so: of |x| both derivatives are 0 at x = 0.
+    """
+    x = problem.x.astype(working(problem.x.dtype))
+    beside = [y for y in (x + v / 2, x - v / 2) if np.isfinite(problem(y)).all()]
+    return next((why for y in beside if (why := why_not_analytic(problem, v / 16, precision, y)) is not None), None)
+
+
+def why_not_analytic(problem: FlatFunction, v: Array, precision: DType, at: Array | None = None) -> str | None:
     """None where the complex step of F along v can be trusted, else the reason why not, as an end of a sentence.
 
     It is trusted where f takes complex arguments without a warning that it discards something, the real part of
-    f(x + ihv) is f(x), and the imaginary part is what central differences give, within their own error.
+    f(x + ihv) is f(x), and the imaginary part is what central differences give, within their own error. `at` is
+    another x than that of the problem.
     """
-    x = problem.x.astype(working(problem.x.dtype))
+    given, value = (problem.x, problem.y) if at is None else (at, problem(at))
+    x = given.astype(working(problem.x.dtype))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", np.exceptions.ComplexWarning)
@@ -321,15 +336,15 @@ def why_not_analytic(problem: FlatFunction, v: Array, precision: DType) -> str |
         return f"f does not take complex arguments ({type(refusal).__name__}: {said})"
     if roundoff(y.dtype) > roundoff(x.dtype):
         return f"f computes in {dtype_name(y.dtype)}, which cannot hold a step of 1e-100"
-    if not np.all(np.abs(y.real - problem.y) <= problem.same(y)):
+    if not np.all(np.abs(y.real - value) <= problem.same(y, value)):
         return "the real part of f at x + ihv is not f at x"
     if problem.computes_in(complex_of(precision)):
         x = x.astype(precision)
     rounding = Noise(roundoff(precision), roundoff(precision) * problem.within)
-    second = richardson(problem, problem.x.astype(precision), v.astype(precision), noise=rounding)
+    second = richardson(problem, given.astype(precision), v.astype(precision), noise=rounding)
     if not np.all(np.isfinite(second.error)):  # outside its domain for steps as long as the array's elements are
         v = v * (problem.own / problem.size)
-        second = richardson(problem, problem.x.astype(precision), v.astype(precision), noise=rounding)
+        second = richardson(problem, given.astype(precision), v.astype(precision), noise=rounding)
     step = complex_step(problem, x, v)
     usual = np.abs(second.value) + np.mean(np.abs(second.value))
     if not np.all(np.abs(step - second.value) <= 100 * second.error + np.sqrt(roundoff(x.dtype)) * usual):

@@ -65,6 +65,36 @@ def test_a_subgradient_on_sides_that_are_seldom_drawn_agrees():
     assert not compare(f, (np.zeros(7),), vjp=lambda _, x: (f(x), lambda u: (u * factors * 1.1,))).agrees
 
 
+def refused_of_networks(change):
+    """How many of 60 claims disagree at 0 of Σ_k c_k |w_k x|: limits of gradients beside it, changed in this way."""
+    refused = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        n, kinks = rng.integers(2, 7), rng.integers(2, 8)
+        w, c = rng.integers(-2, 3, (kinks, n)).astype(float), rng.choice([-3.0, -1, 1, 2], kinks)
+        f = lambda x, w=w, c=c: (c * np.abs(w @ x)).sum()
+        g = change(w.T @ (c * np.sign(w @ rng.normal(size=n))))
+        refused += compare(
+            f, (np.zeros(n),), vjp=lambda _, x, f=f, g=g: (f(x), lambda u: (u * g,)), seed=seed
+        ).disagrees
+    return refused
+
+
+def test_limits_of_gradients_are_seldom_refused_and_others_mostly():
+    """Kinks that no axis crosses alone, and that bend both ways: where extremes were not met, nothing is to be said."""
+    assert refused_of_networks(lambda g: g) <= 5
+    assert refused_of_networks(lambda g: 1.3 * g + 0.05) >= 45
+
+
+def test_a_complex_step_is_tried_beside_kinks():
+    """|w x| of which an element has no influence: at 0 its complex step is 0, as its central difference."""
+    w = np.array([[0, -1, 0], [2, 2, 0], [2, 1, 0.0]])
+    f = lambda x: np.abs(w @ x).sum()
+    report = compare(f, (np.zeros(3),), vjp=lambda _, x: (f(x), lambda u: (u * w.sum(0),)))
+    assert report.agrees
+    assert len(report.kinks) == 2
+
+
 @pytest.mark.parametrize("f", [*MEDIANS, np.sort, lambda x: np.maximum(x[0], np.minimum(x[1], x[2])) * x[3:].sum()])
 def test_kinks_that_no_axis_crosses(f):
     """Where five numbers are equal, their median moves with none of them alone; each may have the slope 1."""
