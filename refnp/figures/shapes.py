@@ -218,13 +218,15 @@ def draw(
     return Drawn(figure, numbers)
 
 
-@options_of(Transformer, only=("features", "heads", "hidden", "encoder_layers", "decoder_layers", "norm", "causal"))
+@options_of(Transformer, only=("features", "heads", "hidden", "norm", "causal"))
 def draw_sizes(
     *,
     batch: int = 1,
     source_tokens: int = 10,
     target_tokens: int = 12,
     vocabulary: int = 37000,
+    encoder_layers: int = 6,
+    decoder_layers: int = 6,
     tied: str = "all",
     **options: Any,
 ) -> Drawn:
@@ -232,10 +234,9 @@ def draw_sizes(
 
     Layers are alike: one of each stack is made and called, and its parameters are counted as often as there are layers.
     """
-    names = "encoder_layers", "decoder_layers"
-    rng, layers = np.random.default_rng(0), tuple(options.get(name, 6) for name in names)
-    options |= {name: min(count, 1) for name, count in zip(names, layers, strict=True)}
-    model = Transformer(vocabulary, vocabulary, tied=tied, **options, rng=rng).astype(np.float32)
+    rng, layers = np.random.default_rng(0), (encoder_layers, decoder_layers)
+    one: dict[str, Any] = {"encoder_layers": min(encoder_layers, 1), "decoder_layers": min(decoder_layers, 1)}
+    model = Transformer(vocabulary, vocabulary, tied=tied, **one, **options, rng=rng).astype(np.float32)
     source, target = (np.zeros((batch, count), int) for count in (source_tokens, target_tokens))
     return draw(model, source, target, layers=layers)
 
