@@ -71,7 +71,7 @@ def report_of(options: argparse.Namespace) -> Report:
     if options.what is not None and (options.cases is not None or Path(options.what).is_dir()):
         check_of_functions(options, f"the folder {options.what}")
         return judge_folder(
-            options.what, options.cases, only=options.only, skip=options.skip or (), excused=excused_of(options)
+            options.what, options.cases, only=options.only, skip=options.skip, excused=excused_of(options)
         )
     if options.what is None:
         raise ValueError("name a function, such as mypackage.layers:attention --as attention, or see --list")
@@ -100,7 +100,7 @@ def of_function(options: argparse.Namespace, **others: Any) -> Report:
         layout=words(options.layout) or None,
         mask=options.mask,
         excused=excused_of(options),
-        skip=options.skip or (),
+        skip=options.skip,
         dtypes=words(options.dtypes) or DTYPES,
         precision=options.precision,
         formats=pairs(options.formats, "--formats"),
@@ -138,7 +138,7 @@ def of_program(options: argparse.Namespace) -> Report:
         limit=options.limit,
         jobs=options.jobs,
         only=options.only,
-        skip=options.skip or (),
+        skip=options.skip,
         excused=excused_of(options),
         dtypes=words(options.dtypes) or DTYPES,
     )
@@ -154,7 +154,7 @@ def check_of_functions(options: argparse.Namespace, judged: str) -> None:
 
 def excused_of(options: argparse.Namespace) -> list[str]:
     """The known defects of --excused."""
-    return [issue.strip() for issue in options.excused or ()]
+    return [issue.strip() for issue in options.excused]
 
 
 def function_of(path: str) -> Callable:

@@ -68,13 +68,13 @@ def entries_of(content: bytes) -> dict[str, Any]:
 
     try:
         entries = dict(safetensors.deserialize(content))
-        json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")], object_pairs_hook=_once)
+        json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")], object_pairs_hook=once)
     except (safetensors.SafetensorError, RecursionError) as error:
         raise ValueError(str(error)) from None
     return entries
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Names with what belongs to them; ValueError for one that is there twice."""
     found = dict(pairs)
     if len(found) < len(pairs):

@@ -97,11 +97,8 @@ def in_npy(array: np.ndarray) -> bytes:
 def in_safetensors(name: str, header: Mapping[str, Any], arrays: Arrays) -> dict[str, bytes]:
     """The arrays, and the header among the metadata."""
     given = {key: little(array) for key, array in arrays.items()}
-    return {
-        f"{name}.safetensors": safetensors.package(*LAYOUT).numpy.save(
-            given, metadata={"case": as_text(header).decode()}
-        )
-    }
+    save_arrays = safetensors.package(*LAYOUT).numpy.save
+    return {f"{name}.safetensors": save_arrays(given, metadata={"case": as_text(header).decode()})}
 
 
 def in_json(name: str, header: Mapping[str, Any], arrays: Arrays) -> dict[str, bytes]:
@@ -296,7 +293,7 @@ def read_json(path: Path, expected: Arrays) -> tuple[Arrays, Faults]:
 
 def strict_json(content: bytes) -> Any:
     """What a text of JSON in UTF-8 holds, each name once, −0 kept; ValueError for any other, or one too deep."""
-    options: Any = {"object_pairs_hook": _once, "parse_constant": _no_constant, "parse_float": _in_range}
+    options: Any = {"object_pairs_hook": safetensors.once, "parse_constant": _no_constant, "parse_float": _in_range}
     try:
         return json.loads(content.decode(), parse_int=lambda digits: -0.0 if digits == "-0" else int(digits), **options)
     except RecursionError as wrong:
@@ -350,11 +347,6 @@ def check_once(names: list[str]) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name, count in Counter(names).items() if count > 1)
         raise UnreadableError(f"{twice[:80]!r} is there twice")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    check_once([name for name, _ in pairs])
-    return dict(pairs)
 
 
 def _no_constant(name: str) -> float:
