@@ -59,7 +59,7 @@ def pair_kernel(differences, scores, *parameters):
             tasks, rows = blocks[i]
             found, part = hidden(inputs(tasks, rows)), bar[tasks, :, rows].swapaxes(0, 1)
             g, pairs = zeros_in_pieces(len(part), part.shape[1:], largest, dtype)
-            pairs[...] = part
+            pairs[...], g = part, g.view(type(part))
             for w, h in zip(maps[::-1], found[::-1], strict=True):
                 partial[i].append(sum_over_pairs(h, g))  # [W̄; b̄]
                 g = product_in_pieces(w[:-1], g)
@@ -96,7 +96,7 @@ def as_pairs(array, shape):
 
 def product_in_pieces(weight, array, out=None):
     """W h for every pair, (k, n) and (n, pieces, length) → (k, pieces, length), a product for each piece."""
-    out = np.empty((len(weight), *array.shape[1:]), array.dtype) if out is None else out
+    out = np.empty_like(array, shape=(len(weight), *array.shape[1:]), order="C") if out is None else out
     np.matmul(weight, array.swapaxes(0, 1), out=out.swapaxes(0, 1))
     return out
 
