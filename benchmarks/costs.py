@@ -12,8 +12,8 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.report import renewed
 from refnp import layers
+from refnp.files import renewed
 from refnp.formulas.cost import Cost, cost
 
 ROOT = Path(__file__).parents[1]

@@ -19,10 +19,10 @@ from typing import Any
 
 from benchmarks import report, roofline
 from benchmarks.growth import Growth
-from benchmarks.report import renewed, three_digits
+from benchmarks.report import three_digits
 from benchmarks.timing import Work
 from benchmarks.works import all_works
-from refnp.files import write_whole
+from refnp.files import renewed, write_whole
 
 ROOT = pathlib.Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks" / "measured"

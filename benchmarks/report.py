@@ -103,12 +103,3 @@ def write_json(path: pathlib.Path, machine: dict[str, str], rows: list[Row], **m
     """All of it at once, or nothing; `more` stands beside."""
     found = {"machine": machine, **more, "rows": [dataclasses.asdict(row) for row in rows]}
     write_whole(path, f"{json.dumps(found, indent=1, ensure_ascii=False)}\n".encode())
-
-
-def renewed(text: str, name: str, content: str) -> str:
-    """The page with other content between its marks of this name; ValueError unless both stand there once."""
-    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
-    if text.count(begin) != 1 or text.count(end) != 1:
-        raise ValueError(f"the page needs the lines {begin.strip()} and {end}, once each")
-    before, rest = text.split(begin)
-    return before + begin + content + end + rest.split(end)[1]

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, beside other programs that write them too.
+"""Files that are written whole or not at all, beside other programs that write them too; and parts of pages.
 
 What is written goes to a file beside, which is locked and then takes the name (rename, which is atomic). A lock ends
 with its process, however it ends: what a process that was killed has left can be told from what another one is
@@ -151,3 +151,25 @@ def sync_folder(folder: str) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+# ---- what a program writes into a page
+
+
+def between_marks(page: str, name: str) -> tuple[str, str, str]:
+    """What stands before, between and after `<!-- NAME: begin -->` and `<!-- NAME: end -->`, marks with the outer ones.
+
+    Raises ValueError unless the page has both, once each.
+    """
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+    if page.count(begin) != 1 or page.count(end) != 1:
+        raise ValueError(f"the page needs the lines {begin.strip()} and {end}, once each")
+    before, rest = page.split(begin)
+    content, after = rest.split(end)
+    return before + begin, content, end + after
+
+
+def renewed(page: str, name: str, content: str) -> str:
+    """The page with other content between its marks of this name; errors as `between_marks`."""
+    before, _, after = between_marks(page, name)
+    return before + content + after

@@ -27,6 +27,7 @@ import numpy as np
 
 from gradcheck.agreement import SAFETY
 from gradcheck.precision import scaled
+from refnp.files import between_marks, renewed, write_whole
 from refnp.numbers import rounding
 from refnp.numbers.exact import Number
 from refnp.verify import layers
@@ -34,7 +35,6 @@ from refnp.verify.bounds import unit_roundoff
 from tests.hard_cases import hard_cases
 
 PAGE = Path(__file__).parents[1] / "docs" / "exactness.md"
-BEGIN, END = "<!-- made by python -m tests.exactness --write -->\n", "<!-- end -->\n"
 DIGITS = 400  # of exact values: more than a pullback loses where the result is as small as float64 can hold
 STEP = 10**100  # of a condition number: x (1 ± 1/STEP)
 ZERO = mpmath.mpf(10) ** -60  # what is as much smaller than its terms is 0
@@ -251,16 +251,16 @@ def judged_rows(chosen):
 
 def table():
     """{function: its line} of the table as it is."""
-    lines = PAGE.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0].splitlines()
+    lines = between_marks(PAGE.read_text(encoding="utf-8"), "functions")[1].splitlines()
     return {line.split("`")[1]: line for line in lines if line.startswith("| `")}
 
 
 def write(new):
     """Put these lines into the table, in the order of the pages, and drop those of functions that are no more."""
-    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
     lines = table() | new
     lines = [*HEADING, *(lines[name] for name in functions() if name in lines)]
-    PAGE.write_text(before + BEGIN + "\n".join(lines) + "\n" + END + rest.split(END)[1], encoding="utf-8")
+    text = renewed(PAGE.read_text(encoding="utf-8"), "functions", "\n".join(lines) + "\n")
+    write_whole(PAGE, text.encode())
 
 
 def functions():

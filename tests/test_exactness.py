@@ -10,6 +10,7 @@ import pytest
 import refnp.autograd
 import refnp.layers
 from refnp.autograd import primitive
+from refnp.files import between_marks
 from refnp.numbers.rounding import exact
 from refnp.verify import layers as pages
 from refnp.verify.case import Case, Layer
@@ -34,7 +35,7 @@ def test_every_element_is_exact_or_explained(name):
 
 def rows():
     """The cells of every row of the table."""
-    table = TEXT.split(exactness.BEGIN)[1].split(exactness.END)[0]
+    table = between_marks(TEXT, "functions")[1]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 
 
@@ -138,7 +139,8 @@ def test_the_command_prints_and_fails(capsys, monkeypatch):
 def test_the_command_writes_lines_in_order(tmp_path, monkeypatch):
     page = tmp_path / "page.md"
     stale, tanh = "| `gone` | 1 |", "| `tanh` | old |"
-    page.write_text(f"before\n{exactness.BEGIN}{stale}\n{tanh}\n{exactness.END}after\n", encoding="utf-8")
+    marks = "<!-- functions: begin -->\n", "<!-- functions: end -->\n"
+    page.write_text(f"before\n{marks[0]}{stale}\n{tanh}\n{marks[1]}after\n", encoding="utf-8")
     monkeypatch.setattr(exactness, "PAGE", page)
     monkeypatch.setattr(exactness, "functions", lambda: ["sin", "tanh", "absolute"])
     assert exactness.main(["--missing", "--only", "s", "--write"]) == 0

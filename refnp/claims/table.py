@@ -1,11 +1,10 @@
 """docs/ledger.md, and the tables of symmetries in other pages: `python -m refnp.claims.table --write`.
 
-Every row is decided first. A table of another page stands between `<!-- ledger: NAME -->` and `<!-- ledger: end -->`;
+Every row is decided first. A table of another page stands between marks of its name;
 TABLES says what its lines and columns are.
 """
 
 import argparse
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from refnp.claims import neural_processes, positions
 from refnp.claims.decision import Found
 from refnp.claims.ledger import decided, in_words, rows
 from refnp.claims.row import APPROXIMATE, BROKEN, EXACT, EXPECTATIONS, ON_SUBGROUP
+from refnp.files import renewed, write_whole
 from refnp.layers.positions.images import METHODS
 from refnp.pieces import workers_for
-from refnp.verify.record import write_whole
 from refnp.verify.report import number
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -55,7 +54,6 @@ Which shifts a function of your own respects: `refnp.symmetry.find_subgroup`
 ([symmetry.md](symmetry.md#putting-a-claim)).
 """
 LINES = "| subject | symmetry | | discrepancy | rounding allows | pairs | why |\n|---|---|---|---|---|---|---|"
-BLOCK = re.compile(r"(<!-- ledger: (?!end)([\w ]+) -->\n)(.*?)(<!-- ledger: end -->)", re.S)
 
 
 @dataclass(frozen=True)
@@ -177,9 +175,11 @@ def drawn(table: Table, by_name: Mapping[tuple[str, str], Found]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines).replace("| --- ", "|---").replace("--- |", "---|")
 
 
-def with_tables(text: str, by_name: Mapping[tuple[str, str], Found]) -> str:
+def with_tables(text: str, page: str, by_name: Mapping[tuple[str, str], Found]) -> str:
     """The text of a page with its tables renewed."""
-    return BLOCK.sub(lambda found: found[1] + drawn(TABLES[found[2]], by_name) + found[4], text)
+    for name, table in TABLES.items():
+        text = renewed(text, name, drawn(table, by_name)) if table.page == page else text
+    return text
 
 
 def ledger(found: Sequence[tuple[str, Found]]) -> str:
@@ -215,7 +215,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     texts = {PAGE: ledger([(family, one) for (family, _), one in zip(work, found, strict=True)])}
     by_name = {(one.subject, one.symmetry): one for one in found}
     for page in dict.fromkeys(table.page for table in TABLES.values()):
-        texts[page] = with_tables((DOCS / page).read_text(encoding="utf-8"), by_name)
+        texts[page] = with_tables((DOCS / page).read_text(encoding="utf-8"), page, by_name)
     for page, text in texts.items():
         if options.write:
             write_whole(DOCS / page, text.encode())

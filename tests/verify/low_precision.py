@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from refnp.files import between_marks, renewed, write_whole
 from refnp.numbers.precision import FORMATS
 from refnp.numbers.special import normal_cdf
 from refnp.verify.asking import beyond_range
@@ -282,7 +283,7 @@ def kernel_lines() -> list[str]:
 def framework_lines(names: Sequence[str]) -> list[str]:
     """What the frameworks answer, judged as eager code in both half precisions; what others did stays as it is."""
     lines = ["| framework | judged as | layers | hold | deviate: the worst error over bound |", "|---|---|---|---|---|"]
-    shown = PAGE.read_text(encoding="utf-8").partition("<!-- frameworks -->")[2].splitlines()
+    shown = between_marks(PAGE.read_text(encoding="utf-8"), "frameworks")[1].splitlines()
     for name, forms in FRAMEWORKS.items():
         if name not in names:
             lines += [line for line in shown if line.startswith(f"| {name} ")]
@@ -329,17 +330,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = PAGE.read_text(encoding="utf-8")
     for table, lines in tables.items():
         print("\n".join(lines), end="\n\n")
-        text = with_table(text, table, lines)
+        text = renewed(text, table, "\n".join(lines) + "\n")
     if options.write:
-        PAGE.write_text(text, encoding="utf-8")
+        write_whole(PAGE, text.encode())
     return 0
-
-
-def with_table(text: str, name: str, lines: Sequence[str]) -> str:
-    """The page with a table between its markers."""
-    start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-    before, _, rest = text.partition(start)
-    return before + start + "\n".join(lines) + "\n" + end + rest.partition(end)[2]
 
 
 if __name__ == "__main__":
