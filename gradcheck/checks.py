@@ -162,7 +162,8 @@ def compare(
 
     found = judged(slopes)
     if found.disagrees or has_slope_of_its_own(here, along(problem, smooth, rng)):
-        more = with_slopes_beside(problem, chosen, precision, rng, slopes)
+        worst = None if found.worst is None else found.worst.place
+        more = with_slopes_beside(problem, chosen, precision, rng, slopes, worst)
         found, slopes = (found if more is slopes else judged(more)), more
     return judge_joint(found, claim, slopes, here, precision)
 

@@ -83,11 +83,18 @@ def has_slope_of_its_own(here: FirstOrder, d: Direction) -> bool:
 
 
 def with_slopes_beside(
-    problem: FlatFunction, method: Method, precision: DType, rng: np.random.Generator, slopes: list[Slopes]
+    problem: FlatFunction,
+    method: Method,
+    precision: DType,
+    rng: np.random.Generator,
+    slopes: list[Slopes],
+    worst: str | None = None,
 ) -> list[Slopes]:
     """The slopes at kinks, and of all elements whose slopes at points beside x go beyond those at x.
 
-    Those that are given where there are many elements, or f computes in float32.
+    Those that are given where there are many elements, or f computes in float32; and if none are, where neither a
+    direction through all elements of a size has such slopes nor the element at the place that is the `worst`: beside
+    the slope of a large element those of small ones cannot be seen.
     """
     elements, found = np.arange(problem.x.size), {at.element: at for at in slopes}
     if len(elements) > MOST_KINKS or problem.noise(precision).is_coarse(np.float64):
@@ -104,8 +111,11 @@ def with_slopes_beside(
         known = (np.isfinite(greatest) | irregular).all()  # else nothing is known beside x
         return Slopes(int(d.support[0]), least, greatest, error) if known and (more | irregular).any() else at
 
-    if not slopes and beside(along(problem, elements, rng, problem.own), None) is None:
-        return slopes
+    if not slopes:
+        groups = [np.flatnonzero(problem.own == size) for size in np.unique(problem.own)]
+        groups += [np.array([j]) for j in elements if problem.place_of(int(j))[0] == worst]
+        if all(beside(along(problem, group, rng, problem.own), None) is None for group in groups):
+            return slopes
     more = False
     for j in map(int, elements):
         at = beside(Direction(np.array([j]), problem.own[[j]]), found.get(j))

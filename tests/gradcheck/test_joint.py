@@ -111,3 +111,15 @@ def test_kinks_that_no_axis_crosses(f):
     for factor, right in ((1.0, True), (1.5, False), (0.0, False)):
         report = compare(f, (x,), vjp=lambda _, x, factor=factor: (f(x), claim(x, factor)))
         assert report.agrees == right, (factor, report)
+
+
+@pytest.mark.parametrize(("small", "large", "factor"), [(1e-3, 1e3, 1.0), (1.0, 1e6, 1.0), (1.0, 1.0, 1e9)])
+def test_kinks_of_small_elements_beside_a_large_slope(small, large, factor):
+    """Along a direction through all elements the kinks of three are below what is told apart."""
+    f = lambda x: x[:3].sum() - 2 * np.median(x[:3]) + factor * x[3]
+    x = np.array([small, small, small, large])
+    for shares, right in (([1, 0, 0], True), ([0.5, 0.5, 0], True), ([1.5, 0, 0], False), ([0.5, 0.2, 0.2], False)):
+        g = np.array([*(1 - 2 * np.array(shares)), factor])
+        report = compare(f, (x,), vjp=lambda _, x, g=g: (f(x), lambda u: (u * g,)))
+        assert report.agrees == right, report
+        assert len(report.kinks) == 3

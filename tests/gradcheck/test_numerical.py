@@ -99,6 +99,11 @@ def test_one_sided_slopes_differ_at_a_kink_and_agree_elsewhere():
     np.testing.assert_allclose(right.value, [1, 1], atol=1e-9)
 
 
+def test_one_sided_slopes_are_along_a_direction_of_any_length():
+    left, right = one_sided(lambda x: np.abs(x).sum(), np.array([0.0, 0.5]), np.array([3.0, -2.0]))
+    np.testing.assert_allclose([left.value, right.value], [-5, 1], atol=1e-9)
+
+
 def test_one_sided_slopes_at_a_jump_are_infinite():
     left, right = one_sided(np.floor, np.array([1.0]), np.array([1.0]))
     assert np.isinf(left.value[0])

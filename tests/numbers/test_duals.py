@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 import refnp
 import refnp.autograd as ad
+from gradcheck import richardson
 from refnp import layers
 from refnp.autograd.trees import is_differentiable, leaves_of, map_leaves, rebuilt
-from refnp.numbers.duals import Cotangent, Dual, product, quotient
+from refnp.numbers.duals import SLOPES, Cotangent, Dual, product, quotient, wrapped
 from refnp.verify.layers import engine, gradient_inputs, matrices
 from tests.helpers import assert_within, normal, seeds, unit_roundoff
 
@@ -181,6 +182,18 @@ def test_a_branch_that_overflows_and_is_not_taken_has_no_second_derivative():
     for function in (ad.erf, ad.sqrt, ad.log):
         taken = lambda x, f=function: ad.sum(ad.where([True, False], x * x, f(ad.exp(x))))
         assert np.array_equal(ad.hessian(taken)(x), [[2, 0], [0, 0]])
+
+
+ONE_ARGUMENT = [f for f in SLOPES if f.nin == 1 and f is not np.conjugate]
+
+
+@pytest.mark.parametrize("function", ONE_ARGUMENT, ids=lambda f: f.__name__)
+def test_slopes_of_dual_numbers(function):
+    """Beside those of differences, where the function has several values."""
+    x = np.array([0.3, 0.7])
+    slope = function(wrapped(x + 1j, Dual)).imag
+    expected = richardson(function, x, np.ones(2))
+    assert_within(np.asarray(slope), expected.value, expected.error + 1e-9)
 
 
 POINTS = {

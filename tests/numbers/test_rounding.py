@@ -225,6 +225,13 @@ def test_of_an_exponential_that_vanishes_nothing_is_known_where_its_exponent_may
     assert (tolerance(masked, np.float32) < 1e-37).all()
 
 
+def test_what_is_beyond_the_largest_number_of_an_arithmetic_overflows():
+    """In float32 from 2¹²⁸ on, whether or not its largest number is told."""
+    x = exact(np.ldexp(np.longdouble(1), [127, 129]), arithmetic(np.float32))
+    for judged in (x.arithmetic, x.arithmetic._replace(largest=WIDE(np.finfo(np.float32).max))):
+        assert np.isinf(rounding.overflowing(exact(x.value, judged)).value).tolist() == [False, True]
+
+
 def test_means_of_rows_in_blocks_are_a_class_of_their_own():
     x = np.ones((1, 4096))
     errors = [exact(x, arithmetic(np.float32, blocked=blocked)).row_mean().error.item() for blocked in (False, True)]

@@ -27,3 +27,11 @@ def test_perturbations_differ_where_it_is_said(name, anchored):
     x = INPUTS[name]
     at = Evaluations(claim, claim.precisions(x), x, np.random.default_rng(0), 2, anchored)
     assert at.perturbations_differ() == (not equal(at.input(2), at.input(0)))
+
+
+def test_arrays_are_the_same_where_both_are_left_out():
+    nothing, numbers = {"mask": None}, {"mask": np.array([np.nan, 1.0])}
+    assert equal(nothing, nothing)
+    assert equal(numbers, {"mask": np.array([np.nan, 1.0])})
+    assert not equal(nothing, numbers)
+    assert not equal(numbers, nothing)
