@@ -213,7 +213,8 @@ def _careful(node: Node, bars: list[Array]) -> tuple:
         gradients = node.vjp(*(wrapped(np.asarray(part), Cotangent) for part in parts))  # type: ignore[misc]
         needed = (isinstance(a, Tensor) and a.requires_grad for a in node.arguments or ())
         pairs = zip(gradients, needed, strict=False)
-        return [g() if wanted and callable(g) else g if wanted else None for g, wanted in pairs]
+        gradients = [g() if wanted and callable(g) else g if wanted else None for g, wanted in pairs]
+        return [None if g is None else np.asarray(g) for g in gradients]
 
     infinite = [duals.infinite_part(bar) for bar in bars]
     found = computed([np.where(signs != 0, 0, bar) for signs, bar in zip(infinite, bars, strict=True)])

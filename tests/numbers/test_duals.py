@@ -47,6 +47,8 @@ def test_a_cotangent_0_gives_gradient_0(inputs, seed, wild):
     zero = map_leaves(np.zeros_like, value)
     for gradient in leaves_of(pullback(zero)):
         assert gradient is None or not np.any(gradient)
+    for gradient in leaves_of(pullback(map_leaves(np.ones_like, value))):
+        assert gradient is None or type(gradient) is np.ndarray
     if inputs.name not in {operation.name for operation in OPERATIONS}:
         return
     tangents = tuple(np.ones_like(a) if is_differentiable(a) else None for a in arguments)
