@@ -1,32 +1,38 @@
-"""Random edits of the whole program beside its tests: is what an edit makes wrong found out?
+"""Random edits of the whole program beside the tests that reach them: is what an edit makes wrong found out?
 
-    python -m tests.program_mutants 100 --seed 0         100 edits, and those that no test of theirs finds out
+    python -m tests.program_mutants --reach          run all tests once, and keep which lines each of them reaches
+    python -m tests.program_mutants 100 --seed 0     100 edits, and those that no test finds out
     python -m tests.program_mutants --only refnp/layers/softmax.py:40
 
-An edit is of one operator, comparison, constant or slice. Its tests are those of its file: the files of tests that
-have its name, those that import it, and of the laws that hold for all operations those of its functions; the first
-that fails ends them, and so do SECONDS of them. Pages have more edits, and laws without pytest: tests/mutants.py.
+An edit is of one operator, comparison, constant or slice. Its tests are those that reach its lines, or any line of its
+file if it is read when the file is imported; the fastest are asked first, of each function before any is asked with
+other parameters. The first that fails ends them, and so do SECONDS of them. Pages have more edits, and laws without
+pytest: tests/mutants.py. `--reach` needs `pip install pytest-cov`.
 """
 
 import argparse
 import ast
 import collections
 import copy
+import functools
 import os
 import pathlib
 import random
-import re
 import resource
 import shutil
 import subprocess
 import sys
 import tempfile
+from xml.etree import ElementTree
+
+import coverage
 
 ROOT = pathlib.Path(__file__).parents[1]
 OUT_OF_TIME = "out of time"
 SECONDS = 120  # of the processor, for the tests of an edit
 DATA = ("refnp/verify/layers/", "refnp/claims/", "refnp/figures/")  # cases, sentences and pictures: numbers of examples
-LAWS = ("tests/test_every_operation.py", "tests/layers/test_transcriptions.py", "tests/test_declarations.py")
+REACH = ROOT / "build" / "reach"
+MOST = 1000  # tests of an edit
 PAIRS = (
     (ast.Add, ast.Sub),
     (ast.Mult, ast.Div),
@@ -102,58 +108,71 @@ def with_edit(source, node, text):
 # ---- tests of an edit
 
 
-def tests_of(file):
-    """The words for pytest, one run after the other: files of tests by name, some by import, laws of its functions."""
-    path, source = pathlib.PurePath(file), (ROOT / file).read_text(encoding="utf-8")
-    name = path.parent.name if path.stem in ("__init__", "__main__") else path.stem
-    module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    every = sorted((ROOT / "tests").rglob("test_*.py"))
-    own = [test for test in every if re.match(rf"test_{name.removesuffix('s')}s?(_|\.)", test.name)]
-    own.sort(key=lambda test: path.parent.name not in test.parts)
-    package, _, last = module.rpartition(".")
-    imports = re.compile(rf"\b{module}\b|^from {package} import .*\b{last}\b", re.M)
-    using = [test for test in every if test not in own and imports.search(test.read_text(encoding="utf-8"))]
-    if not own and not using:
-        of_package = re.compile(rf"^from {package} import |^import {package}\b", re.M)
-        own = [test for test in every if re.match(rf"test_{path.parent.name}(_|\.)", test.name)]
-        using = [test for test in every if test not in own and of_package.search(test.read_text(encoding="utf-8"))]
-    using.sort(key=lambda test: not {path.parent.name, path.parts[1]} & {*test.parts})
-    for files in (own, using[:8]):
-        if files:
-            yield [test.relative_to(ROOT).as_posix() for test in files]
-    functions = [node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    public = [name for name in functions if not name.startswith("_")]
-    if public and file.startswith(("refnp/autograd", "refnp/kernels", "refnp/layers")):
-        yield [*LAWS, "-k", " or ".join(public)]
+def keep_reach():
+    """Run all tests with what they reach, and how long each takes, written into REACH."""
+    REACH.mkdir(parents=True, exist_ok=True)
+    words = ["--cov=refnp", "--cov=gradcheck", "--cov-context=test", "--cov-report="]
+    words += [f"--junitxml={REACH / 'times.xml'}", "tests"]
+    environment = {**os.environ, "COVERAGE_FILE": str(REACH / "coverage")}
+    subprocess.run([sys.executable, "-m", "pytest", "-q", *words], cwd=ROOT, env=environment)
 
 
-def found_out(copy_of, runs):
+@functools.cache
+def seconds():
+    """{test: how long it takes}."""
+    cases = ElementTree.parse(REACH / "times.xml").iter("testcase")
+    name = lambda case: f"{case.get('classname').replace('.', '/')}.py::{case.get('name')}"
+    return {name(case): float(case.get("time")) for case in cases}
+
+
+@functools.cache
+def reached(file):
+    """{line: the tests that reach it} of a file."""
+    data = coverage.CoverageData(str(REACH / "coverage"))
+    data.read()
+    paths = [path for path in data.measured_files() if path.endswith(f"/{file}")]
+    lines = data.contexts_by_lineno(paths[0]) if paths else {}
+    return {line: {test.partition("|")[0] for test in tests if test} for line, tests in lines.items()}
+
+
+def tests_of(file, node):
+    """The tests of an edit in the order in which they are asked, the first of each function before the others."""
+    lines = reached(file)
+    of_node = set().union(*(lines.get(line, set()) for line in range(node.lineno, node.end_lineno + 1)))
+    tests = sorted(of_node or set().union(*lines.values()), key=lambda test: seconds().get(test, 0))
+    first = {test.partition("[")[0]: test for test in reversed(tests)}.values()
+    return [*sorted(first, key=tests.index), *(test for test in tests if test not in {*first})][:MOST]
+
+
+def found_out(copy_of, tests):
     """The first test that fails in a copy of the repository, "" if none does; OUT_OF_TIME if not all were asked."""
+    if not tests:
+        return ""
     options = ["-o", "addopts=", "--import-mode=importlib", "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
-    environment = {**os.environ, "HYPOTHESIS_PROFILE": "ci", "PYTHONPATH": str(copy_of)}
-    for words in runs:
-        run = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *words],
-            cwd=copy_of,
-            env=environment,
-            capture_output=True,
-            text=True,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS)),
-        )
-        failed = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        if run.returncode < 0:
-            return OUT_OF_TIME
-        if failed or run.returncode not in (0, 5):
-            return failed[0] if failed else f"exit status {run.returncode}"
-    return ""
+    (copy_of / "asked").write_text("\n".join(tests), encoding="utf-8")
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "@asked"],
+        cwd=copy_of,
+        env={**os.environ, "HYPOTHESIS_PROFILE": "ci", "PYTHONPATH": str(copy_of)},
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS)),
+    )
+    failed = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if run.returncode < 0:
+        return OUT_OF_TIME
+    return failed[0] if failed else "" if run.returncode == 0 else f"exit status {run.returncode}"
 
 
 def main():
     parser = argparse.ArgumentParser(prog="python -m tests.program_mutants")
     parser.add_argument("number", type=int, nargs="?", default=100, help="of edits (100)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--reach", action="store_true", help="run all tests, and keep which lines each of them reaches")
     parser.add_argument("--only", metavar="PATH[:LINE]", default="", help="files whose path begins so; a line of one")
     options = parser.parse_args()
+    if options.reach:
+        return keep_reach()
     every = list(places(options.only))
     chosen = random.Random(options.seed).sample(every, min(options.number, len(every)))
     counts = collections.Counter()
@@ -164,7 +183,7 @@ def main():
         for file, node, text in chosen:
             source = (ROOT / file).read_text(encoding="utf-8")
             (copy_of / file).write_text(with_edit(source, node, text), encoding="utf-8")
-            by = found_out(copy_of, tests_of(file))
+            by = found_out(copy_of, tests_of(file, node))
             (copy_of / file).write_text(source, encoding="utf-8")
             counts[by if by == OUT_OF_TIME else "found out" if by else "lives"] += 1
             print(f"{file}:{node.lineno}  {ast.unparse(node)} → {text}  {by or 'LIVES'}", flush=True)
