@@ -10,8 +10,6 @@ counter-example may be; a claim that is not proved may hold all the same.
 """
 
 import functools
-import math
-import operator
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -19,23 +17,24 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from refnp.autograd.notation import ARGUMENT, SHAPE, Argument
-from refnp.numbers.indexed.arrays import LETTERED, Indexed, Places, any_numbers, mask, symbol
+import numpy as np
+
+from refnp.numbers.indexed.arrays import LETTERED, Indexed, any_numbers, symbol
 from refnp.numbers.indexed.expressions import NoRule, assuming, atom
 from refnp.numbers.indexed.indices import moved as turned
 from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, same, sentences
 from refnp.numbers.indexed.sizes import Size, is_alike, pieces, product_of, sum_of
 from refnp.symmetry.actions import Action, NamedAction, Product, Trivial
-from refnp.symmetry.claim import Claim, leaves
+from refnp.symmetry.claim import Claim, arrays_of, leaves
 from refnp.symmetry.geometry import Negate, Scale, Translate
+from refnp.symmetry.instances import Sides, another, contradiction
 from refnp.symmetry.inverse import Inverse
 from refnp.symmetry.lockstep import Both
 from refnp.symmetry.places import Flip, Permute, Repeat, Select
+from refnp.symmetry.shapes import unknown_arrays
 from refnp.symmetry.shifts import Roll
 
-GIVEN = re.compile(rf"([\w.]+) ({SHAPE})")
 HAS_LENGTH = re.compile(r"[(,·+] *([4-9]|\d\d+)\b")  # a number that is tried as a letter
-NUMBERS = ("", "positive", "real", "floating")  # what may be written in front of a shape
 OF_ALL_STEPS, OF_THE_END = 40_000, 20_000  # products formed
 DONE = re.compile("terms are left|more than")  # of what is missing where numbers in place of letters would not help
 Arrays = Mapping[str, Any]
@@ -88,7 +87,27 @@ def prove(claim: Claim, shapes: str, *, in_steps: bool = False, **options: Any) 
     Raises ValueError for shapes that cannot be read, or an action on an array that is not there.
     """
     of = lambda known: proof_of(claim, shapes, known, options, in_steps=in_steps)
-    return tried(shapes, of, any_weights=in_steps)
+
+    def sides(x: dict[str, Any], rng: np.random.Generator) -> tuple[dict, dict]:
+        of_numbers = replace(claim, f=functools.partial(claim.f, **numbers_for(options, rng))) if options else claim
+        g, outputs = claim.action.draw(rng, x), of_numbers.at(x, np.float64)
+        return of_numbers.left(g, x, outputs, np.float64), of_numbers.right(g, outputs)
+
+    return beside_numbers(tried(shapes, of, any_weights=in_steps), sides)
+
+
+def beside_numbers(proof: Proof, sides: Sides) -> Proof:
+    """The proof; none where numbers contradict what is proved."""
+    against = contradiction(proof.shapes, sides) if proof else ""
+    if not against:
+        return proof
+    assumed = f"; it is proved only if {'; '.join(proof.assumptions)}" if proof.assumptions else ""
+    return replace(proof, proved=False, assumptions=(), missing=against + assumed)
+
+
+def numbers_for(options: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """Options in which a number stands for a string, which names one that may be any."""
+    return {name: rng.uniform(0.5, 1.5) if isinstance(value, str) else value for name, value in options.items()}
 
 
 def tried(shapes: str, of: Callable[[dict[str, Indexed]], Proof], *, any_weights: bool = False) -> Proof:
@@ -175,7 +194,11 @@ def prove_equal(f: Callable, g: Callable, shapes: str, **options: Any) -> Proof:
             lambda: leaves(g(**known, **given)),
         )
 
-    return tried(shapes, of)
+    def sides(x: dict[str, Any], rng: np.random.Generator) -> tuple[dict, dict]:
+        own = numbers_for(options, rng)
+        return arrays_of(f(**x, **own)), arrays_of(g(**x, **own))
+
+    return beside_numbers(tried(shapes, of), sides)
 
 
 def prove_independent(f: Callable, names: str, shapes: str, **options: Any) -> Proof:
@@ -190,12 +213,18 @@ def prove_independent(f: Callable, names: str, shapes: str, **options: Any) -> P
         raise ValueError(f"prove_independent: there is no array {absent[0]!r}; there are {', '.join(known)}")
     others = {name: symbol(f"{name}′", *known[name].shape) for name in replaced}
     name = getattr(f, "__name__", type(f).__name__)
-    return equal_leaves(
+
+    def sides(x: dict[str, Any], rng: np.random.Generator) -> tuple[dict, dict]:
+        own, others = numbers_for(options, rng), {name: another(x[name], rng) for name in replaced}
+        return arrays_of(f(**{**x, **others}, **own)), arrays_of(f(**x, **own))
+
+    proof = equal_leaves(
         f"{name} does not depend on {names}",
         shapes,
         lambda: leaves(f(**{**known, **others}, **given)),
         lambda: leaves(f(**known, **given)),
     )
+    return beside_numbers(proof, sides)
 
 
 def equal_leaves(claim: str, shapes: str, left: Callable[[], dict], right: Callable[[], dict]) -> Proof:
@@ -220,36 +249,6 @@ def _named(names: list[str], arrays: dict[str, Any]) -> Any:
         raise NoRule(f"results {', '.join(names)} and {', '.join(arrays)}")
     names[:] = list(arrays)
     return next(iter(arrays.values()))
-
-
-def unknown_arrays(shapes: str, least: float = math.inf) -> dict[str, Indexed]:
-    """Arrays of unknown numbers of the shapes that are written. ValueError for what cannot be read.
-
-    `whole < n (m)` are places on an axis of n. Lengths that are numbers of at `least` this are letters too.
-    """
-    sizes: dict[str, Size] = {}
-    is_number = lambda name: name.isdigit() and int(name) < least
-    letter = lambda name: int(name) if is_number(name) else sizes.setdefault(name, Size(name))
-    product = lambda axis: product_of([letter(factor) for factor in axis.split("·")])
-    joined = lambda axis: sum_of([product(part) for part in axis.split("+")]) if "+" in axis else product(axis)
-    size = lambda axis: functools.reduce(operator.add, map(joined, axis.split(" + ")))
-    found: dict[str, Indexed] = {}
-    for name, text in GIVEN.findall(shapes):
-        argument = Argument.of(name, text) if ARGUMENT.fullmatch(text) else None
-        written = argument.shapes[0] if argument else None
-        if written is None or written.run or written.kind not in (*NUMBERS, "boolean", "whole"):
-            raise ValueError(
-                f"prove: {name} is {text!r}; write a shape such as (b, n, d), boolean before that of a mask"
-            )
-        axes = [size("B")] if written.batch else []
-        axes += map(size, written.axes)
-        if written.kind == "whole":
-            found[name] = Places(name, axes, size(written.below or "positions"))
-        else:
-            found[name] = (mask if written.kind == "boolean" else symbol)(name, *axes)
-    if not found:
-        raise ValueError(f"prove: shapes is {shapes!r}; write the shape of each argument: 'x (n, d), y (n, d)'")
-    return found
 
 
 def move(

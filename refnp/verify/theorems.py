@@ -32,7 +32,7 @@ from refnp.numbers.indexed.proving import LACKING, Theorem, gradients, in_words,
 from refnp.numbers.indexed.sizes import Size, product_of
 from refnp.numbers.indexed.sizes import places as indices_of
 from refnp.numbers.proving import vjp_is_derivative
-from refnp.symmetry.proving import unknown_arrays
+from refnp.symmetry.shapes import unknown_arrays
 from refnp.verify.case import Case
 
 NUMBERS = ("≥ 0", "≥ 1", "positive", "finite", "number", "in [0, 1)", "in [0, 1]")

@@ -7,6 +7,10 @@ import pytest
 
 from refnp.layers import attention as attend
 from refnp.layers import layer_norm, log_softmax, relu, set_convolution, softmax
+from refnp.numbers.indexed.arrays import symbol
+from refnp.numbers.indexed.expressions import assuming
+from refnp.numbers.indexed.proving import gradients
+from refnp.numbers.indexed.sizes import Size
 from refnp.symmetry import Flip, Inverse, Negate, Permute, Prefix, Repeat, Roll, Scale, Select, Translate
 from refnp.symmetry.claim import equivariant, invariant
 from refnp.symmetry.proving import prove, prove_equal, prove_independent
@@ -127,7 +131,96 @@ def test_true_claims_are_proved_and_false_ones_are_not(claim, shapes, true):
     assert proof.missing or proof.proved
 
 
+FIRST = {  # where the first row is added to all others, by what a function may ask of what it is given
+    "even": lambda x: x.shape[0] % 2 == 0,
+    "odd": lambda x: x.shape[0] % 2,
+    "eight": lambda x: x.shape[0] - 8 == 0,
+    "below eight": lambda x: not x.shape[0] // 8,
+    "at least eight": lambda x: x.shape[0] // 8 > 0,
+    "more than three": lambda x: x.shape[0] > 3,
+    "a table of sizes": lambda x: {2: True, 4: True}.get(x.shape[0], False),
+    "a positive sum": lambda x: x.sum() > 0,
+    "an array of NumPy's": lambda x: isinstance(x, np.ndarray),
+    "a dtype": lambda x: x.dtype == np.float64,
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_what_a_function_asks_of_its_arrays_is_not_proved_away(name):
+    """In the one or in the other case: one of both is what the proof sees."""
+    where = lambda x: x + x[0] if FIRST[name](x) else x
+    elsewhere = lambda x: x if FIRST[name](x) else x + x[0]
+    proofs = [prove(equivariant(f, Permute("x", 0), Permute(axis=0)), "x (n, d)") for f in (where, elsewhere)]
+    assert not any(proofs)
+    assert sum(proof.missing.startswith("numbers contradict it, with n = ") for proof in proofs) == 1
+
+
+def test_a_function_that_refuses_the_numbers_that_are_tried_is_proved_as_before():
+    def f(x):
+        if isinstance(x, np.ndarray):
+            raise ValueError("only others")
+        return x.sum(0)
+
+    assert prove(invariant(f, Permute("x", 0)), "x (n, d)")
+    assert prove_independent(lambda x, y: f(x), "y", "x (n, d), y (n)")
+
+
+def near(x, *lengths):
+    """[|x_n − x_m| < ℓ] for each ℓ, added up."""
+    squares = ((x[:, None] - x) ** 2).sum(-1)
+    return sum((squares < length for length in lengths[1:]), squares < lengths[0])
+
+
+TYPES = [  # f and g, whether they are the same, and the shapes
+    (lambda x: (x / 0.1).astype(int) * 1.0, lambda x: x / 0.1, False, "x (n)"),
+    (lambda x: x.astype(np.float32), lambda x: x, True, "x (n)"),
+    (lambda x: x.astype(bool), lambda x: x != 0, True, "x (n)"),
+    (lambda x: near(x, 1.0, 2.0), lambda x: 1.0 * near(x, 1.0) + 1.0 * near(x, 2.0), False, "x (n, d)"),
+    (lambda x: near(x, 1.0, 2.0), lambda x: near(x, 1.0) | near(x, 2.0), True, "x (n, d)"),
+    (lambda m, k: m + k, lambda m, k: m | k, True, "m boolean (n), k boolean (n)"),
+    (lambda m, k: m + k, lambda m, k: 1.0 * m + 1.0 * k, False, "m boolean (n), k boolean (n)"),
+    (lambda m, k: m.astype(float) + k, lambda m, k: 1.0 * m + 1.0 * k, True, "m boolean (n), k boolean (n)"),
+    (lambda m, k: m * k, lambda m, k: m & k, True, "m boolean (n), k boolean (n)"),
+    (lambda m, k: np.maximum(m, k), lambda m, k: m | k, True, "m boolean (n), k boolean (n)"),
+    (lambda m: m @ m.T, lambda m: (1.0 * m) @ (1.0 * m).T, False, "m boolean (n, d)"),
+    (lambda m: m @ m.T, lambda m: (1.0 * m) @ (1.0 * m).T > 0, True, "m boolean (n, d)"),
+    (lambda m: m.sum(-1), lambda m: (1.0 * m).sum(-1), True, "m boolean (n, d)"),
+    (lambda m, k: m - k, lambda m, k: 1.0 * m - 1.0 * k, False, "m boolean (n), k boolean (n)"),
+    (lambda x, y: np.logical_and(x, y), lambda x, y: x * y, False, "x (n), y (n)"),
+    (lambda x, y: np.logical_and(x, y), lambda x, y: (x != 0) & (y != 0), True, "x (n), y (n)"),
+    (lambda x: np.logical_not(x), lambda x: 1 - x, False, "x (n)"),
+    (lambda m: np.logical_not(m), lambda m: 1 - 1.0 * m, True, "m boolean (n)"),
+]
+
+
+@pytest.mark.parametrize("row", TYPES)
+def test_booleans_and_whole_numbers_are_computed_as_numpy_does(row):
+    f, g, alike, shapes = row
+    assert bool(prove_equal(f, g, shapes)) == alike
+
+
+def test_sizes_decide_what_is_known_of_them_and_assume_the_rest():
+    names = {"n": Size("n"), "m": Size("m")}
+    known = "n > 0", "n >= 1", "not n < 1", "not n <= 0", "n != 0", "bool(n)", "n + m > 1", "n * m >= 1", "n % 8 >= 0"
+    for words in (*known, "n // 8 >= 0", "n - n == 0"):
+        with assuming() as assumed:
+            assert eval(words, names)
+        assert not assumed, words
+    unknown = "n > 1", "n == 1", "n - m == 0", "n - m > 0", "n // 8 > 0", "n % 2 == 0", "n == m", "not n % 2", "n < 2"
+    for words in (*unknown, "not n // 8", "not n - m"):
+        with assuming() as assumed:
+            assert not eval(words, names)
+        assert assumed, words
+
+
+def test_a_symbol_has_the_name_of_its_argument():
+    x, w = symbol("x", Size("n")), symbol("weights", Size("n"))
+    with pytest.raises(ValueError, match="the symbol of w is called weights; call it 'w'"):
+        gradients(lambda x, w: (x * w, lambda u: (u * w, 0 * u)), {"x": x, "w": w})
+
+
 def test_what_has_no_rule_is_said_and_not_guessed():
+    assert "⌊" in prove_equal(lambda x: np.remainder(x, 1.0), lambda x: x, "x (n)").missing
     assert "prefixes" in prove(equivariant(lambda x: x, Prefix("x", 0), Prefix(axis=0)), "x (n, d)").missing
     assert "by a step" in prove(equivariant(lambda x: x, Roll("x", 0, step=2), Roll(axis=0)), "x (n, d)").missing
     assert "no rule for .round" in prove(invariant(lambda x: x.round(), Permute("x", 0)), "x (n)").missing

@@ -104,8 +104,13 @@ class Indexed(Kind):
         return self
 
     def astype(self, dtype: Any, **_: Any) -> "Indexed":
-        """Numbers have no type."""
-        return self
+        """Real numbers have no type; of booleans, and of places, whole numbers are the same."""
+        kind = np.dtype(dtype).kind
+        if kind == "b":
+            return truth(self)
+        if kind in "iu" and not isinstance(self, (Condition, Places)):
+            raise NoRule("real numbers made whole")
+        return Indexed(self.shape, self.at) if isinstance(self, Condition) else self
 
     def copy(self) -> "Indexed":
         """Nothing changes an array."""
@@ -264,10 +269,12 @@ class Condition(Indexed):
     dtype = np.dtype(bool)
 
     def __and__(self, other: Any) -> "Condition":
-        return condition(self * condition(other))
+        other = boolean(other)
+        shape = axes.broadcast(self.shape, other.shape)
+        return Condition(shape, lambda i: spread(self, i) * spread(other, i))
 
     def __or__(self, other: Any) -> "Condition":
-        return ~(~self & ~condition(other))
+        return ~(~self & ~boolean(other))
 
     def __invert__(self) -> "Condition":
         return condition(1 - self)
@@ -426,6 +433,20 @@ def condition(x: Any) -> Condition:
     """An array of which it is known that its numbers are 0 or 1."""
     x = lift(x)
     return x if isinstance(x, Condition) else Condition(x.shape, x.at)
+
+
+def boolean(x: Any) -> Condition:
+    """An array of booleans; NoRule for one of numbers, which have bits."""
+    x = lift(x)
+    if not isinstance(x, Condition):
+        raise NoRule("bits of numbers")
+    return x
+
+
+def truth(x: Any) -> Condition:
+    """Which entries are not 0."""
+    x = lift(x)
+    return x if isinstance(x, Condition) else ~equals(x, 0)
 
 
 def finite(x: Indexed) -> Indexed:

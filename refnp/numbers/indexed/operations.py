@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -15,6 +16,7 @@ from refnp.numbers.indexed.arrays import (
     Mathematics,
     Places,
     Real,
+    boolean,
     compared,
     condition,
     equals,
@@ -27,6 +29,7 @@ from refnp.numbers.indexed.arrays import (
     of_places,
     place_of,
     spread,
+    truth,
 )
 from refnp.numbers.indexed.expressions import (
     Expression,
@@ -451,18 +454,33 @@ def _first(of: Callable) -> Callable:
     return lambda x, *places, **options: of(lift(x), *places, **options)
 
 
+def of_types(of_numbers: Callable, of_booleans: Callable) -> Callable:
+    """A function of numbers that is another one of booleans, as NumPy's are: True + True is True."""
+
+    def of(*arrays: Any) -> Any:
+        every = [lift(x) for x in arrays]
+        return (of_booleans if all(isinstance(x, Condition) for x in every) else of_numbers)(*arrays)
+
+    return of
+
+
+def refused(*_: Any) -> Any:
+    """What NumPy refuses of booleans."""
+    raise NoRule("differences of booleans, which NumPy refuses")
+
+
 UFUNCS: dict[Any, Callable] = {
-    np.add: add,
-    np.subtract: subtract,
-    np.multiply: multiply,
+    np.add: of_types(add, operator.or_),
+    np.subtract: of_types(subtract, refused),
+    np.multiply: of_types(multiply, operator.and_),
     np.true_divide: divide,
-    np.negative: lambda x: multiply(x, -1),
+    np.negative: of_types(lambda x: multiply(x, -1), refused),
     np.square: lambda x: lift(x) ** 2,
     np.power: power_of,
     np.arctan: applied("arctan"),
     np.arctan2: arctan2,
     np.sign: sign,
-    np.matmul: matmul,
+    np.matmul: of_types(matmul, lambda x, y: compared(matmul(x, y), 0)),
     np.exp: exp,
     np.expm1: lambda x: exp(x) - 1,
     np.log: applied("log"),
@@ -480,18 +498,18 @@ UFUNCS: dict[Any, Callable] = {
     np.less_equal: lambda x, y: ~compared(x, y),
     np.equal: equals,
     np.not_equal: lambda x, y: ~equals(x, y),
-    np.maximum: maximum,
-    np.minimum: lambda x, y: where(compared(y, x), x, y),
-    np.logical_and: lambda x, y: condition(x) & y,
-    np.logical_or: lambda x, y: condition(x) | y,
+    np.maximum: of_types(maximum, operator.or_),
+    np.minimum: of_types(lambda x, y: where(compared(y, x), x, y), operator.and_),
+    np.logical_and: lambda x, y: truth(x) & truth(y),
+    np.logical_or: lambda x, y: truth(x) | truth(y),
     np.isinf: is_infinite,
     np.isneginf: is_infinite,
     np.isfinite: lambda x: ~is_infinite(x),
     np.isnan: lambda x: is_infinite(x) & False,
-    np.logical_not: lambda x: ~condition(x),
-    np.bitwise_and: lambda x, y: condition(x) & y,
-    np.bitwise_or: lambda x, y: condition(x) | y,
-    np.invert: lambda x: ~condition(x),
+    np.logical_not: lambda x: ~truth(x),
+    np.bitwise_and: lambda x, y: boolean(x) & y,
+    np.bitwise_or: lambda x, y: boolean(x) | y,
+    np.invert: lambda x: ~boolean(x),
 }
 FUNCTIONS: dict[Any, Callable] = {
     np.where: where,

@@ -50,7 +50,9 @@ def gradients(page: Callable, arguments: Mapping[str, Indexed | None], **options
     """For each argument whether what the VJP gives is ∂(Σ ȳ y)/∂x, summed over axes along which x was broadcast.
 
     None stands for an argument that is left out. A page may return several arrays, and takes a gradient of each back.
+    Raises ValueError for a symbol that is not called as its argument.
     """
+    check_names(arguments)
     start, found = time.perf_counter(), {}
     with assuming() as common:
         try:
@@ -71,6 +73,16 @@ def gradients(page: Callable, arguments: Mapping[str, Indexed | None], **options
         if x is not None and bar is not None:
             found[name] = theorem(functools.partial(_differences, name, x, bar, values), common)
     return found
+
+
+def check_names(arguments: Mapping[str, Indexed | None]) -> None:
+    """ValueError for a symbol that is not called as its argument: a derivative is taken by a name."""
+    for name, x in arguments.items():
+        if x is not None and x.size != 0:
+            at, _ = next(places(x.shape))
+            found = {a[1] for _, factors in x.at(at) for a, _ in factors if a[0] == "x"}
+            if found and name not in found:
+                raise ValueError(f"gradients: the symbol of {name} is called {', '.join(found)}; call it {name!r}")
 
 
 def unknown_page(name: str) -> Callable:
@@ -226,8 +238,9 @@ def _factor(a: Atom, p: Fraction) -> str:
             of = f"[{' < '.join(map(_index, a[2]))}]"
         if a[1] in meaning:
             own = {f"t{k}": _index(i) for k, i in enumerate(a[2], start=1)}
+            inner = LETTERS.sub(lambda found: own.get(found[0], found[0]), _inner(meaning[a[1]]))
             sign = ">" if a[1].startswith("above 0") else "="
-            of = f"[{LETTERS.sub(lambda found: own.get(found[0], found[0]), _inner(meaning[a[1]]))} {sign} 0]"
+            of = f"⌊{inner}⌋" if a[1].startswith("floor") else f"[{inner} {sign} 0]"
     elif kind == "δ":
         of = f"[{_index(a[1])} = {_index(a[2])}]"
     elif kind == "f":

@@ -20,24 +20,26 @@ Reader = Callable[[tuple], tuple]  # from the indices of an array to those of th
 
 
 class Size(Kind):
-    """The length of an axis: a letter, or a `product` or `sum` of sizes. At least 1, and otherwise any whole number.
+    """The length of an axis: a letter, or a `product` or `sum` of sizes. Any whole number from `least` on.
 
     What is `computed` of sizes, such as the number of windows, is a letter of its own, whose name says how it came to
     be. A `difference` is any whole number unless it is the length of an axis.
     """
 
-    __slots__ = ("name", "parts", "way")
+    __slots__ = ("least", "name", "parts", "way")
     shape: tuple = ()
     ndim = 0
 
-    def __init__(self, name: str = "", way: str = "letter", parts: Sequence["Size | int"] = ()):
+    def __init__(self, name: str = "", way: str = "letter", parts: Sequence["Size | int"] = (), least: float = 1):
         self.name, self.way, self.parts = name, way, tuple(parts)
+        own = [least_of(part) for part in self.parts]
+        self.least = least if not own else math.prod(own) if way == "product" else sum(own)
 
     def number(self) -> Expression:
         """The size as a number to compute with."""
         if self.way == "difference":
             return atom("x", f"#{self.name}", ())
-        if self.way == "computed":
+        if self.least < 1:
             assume("of sizes", f"{self.name} ≥ 1")
         if not self.parts:
             return atom("#", self.name)
@@ -57,13 +59,13 @@ class Size(Kind):
         left = list(factors(self))
         for factor in factors(other):
             if not any(is_alike(factor, own) for own in left):
-                return Size(f"⌊{self}/{other}⌋", "computed")
+                return Size(f"⌊{self}/{other}⌋", "computed", least=0)
             left.remove(next(own for own in left if is_alike(factor, own)))
         return product_of(left)
 
     def __mod__(self, other: Any) -> Any:
         """0 for a factor of a product."""
-        return 0 if "⌊" not in str(self // other) else Size(f"{self} mod {other}", "difference")
+        return 0 if "⌊" not in str(self // other) else Size(f"{self} mod {other}", "difference", least=0)
 
     def __add__(self, other: Any) -> Any:
         return _computed(self, "+", other)
@@ -78,14 +80,14 @@ class Size(Kind):
         return _computed(other, "−", self)
 
     def __neg__(self) -> "Size":
-        return Size(f"−({self})", "difference")
+        return Size(f"−({self})", "difference", least=-math.inf)
 
     def __eq__(self, other: Any) -> bool:
         if not isinstance(other, (Size, int)) or isinstance(other, bool):
             return NotImplemented
         if is_same(self, other):
             return True
-        if isinstance(other, Size) or other > 0:
+        if isinstance(other, Size) or other >= self.least:
             assume("of sizes", f"{self} ≠ {other}")
         return False
 
@@ -93,30 +95,27 @@ class Size(Kind):
         return hash(repr(self))
 
     def __gt__(self, other: Any) -> bool:
-        return self._is(other, 0, ">")
+        return self._is(other, ">", isinstance(other, int) and self.least > other)
 
     def __ge__(self, other: Any) -> bool:
-        return self._is(other, 1, "≥")
+        return self._is(other, "≥", isinstance(other, int) and self.least >= other)
 
     def __lt__(self, other: Any) -> bool:
-        known = isinstance(other, int) and other <= 1 and self.way != "difference"
-        return False if known else self._is(other, -1, "<")
+        return False if isinstance(other, int) and self.least >= other else self._is(other, "<", False)
 
     def __le__(self, other: Any) -> bool:
-        known = isinstance(other, int) and other <= 0 and self.way != "difference"
-        return False if known else self._is(other, -1, "≤")
+        return False if isinstance(other, int) and self.least > other else self._is(other, "≤", False)
 
-    def _is(self, other: Any, least: int, sign: str) -> bool:
-        """What is known of a size that is at least 1; else it is taken not to be so, as an assumption."""
-        if isinstance(other, int) and other <= least and self.way != "difference":
-            return True
+    def _is(self, other: Any, sign: str, known: bool) -> bool:
+        """Whether it is `known`; else it is taken not to be so, as an assumption."""
         if isinstance(other, Size) and is_same(self, other):
             return sign in "≥≤"
-        assume("of sizes", f"not {self} {sign} {other}")
-        return False
+        if not known:
+            assume("of sizes", f"not {self} {sign} {other}")
+        return known
 
     def __bool__(self) -> bool:
-        return True
+        return self != 0
 
     def __repr__(self) -> str:
         return self.name or {"product": "·", "sum": "+"}[self.way].join(map(str, self.parts))
@@ -130,7 +129,14 @@ def _computed(one: Any, sign: str, other: Any) -> Any:
         return one
     if isinstance(one, int) and one == 0 and sign == "+":
         return other
-    return Size(f"{one} {sign} {other}", "computed" if sign == "+" else "difference")
+    if sign == "−":
+        return Size(f"{one} − {other}", "difference", least=-math.inf)
+    return Size(f"{one} + {other}", "computed", least=least_of(one) + least_of(other))
+
+
+def least_of(size: Size | int) -> float:
+    """The least number that a size may be."""
+    return size.least if isinstance(size, Size) else size
 
 
 def sum_of(sizes: Sequence[Any]) -> Any:
@@ -350,8 +356,10 @@ def _entry(size: Any, k: int) -> Index:
         if k in (0, -1) and len(of) > 1:
             return ("part", n, _entry(piece, k))
         if k in (0, -1):
-            every = [_entry(factor, k) for factor in factors(piece)]
-            return ("pair", *every) if len(every) > 1 else 0 if k == 0 else reversal(piece)(0)
+            parts = factors(piece)
+            if len(parts) > 1:
+                return ("pair", *(_entry(factor, k) for factor in parts))
+            return k % piece if isinstance(piece, int) else 0 if k == 0 else reversal(piece)(0)
         if not isinstance(piece, int):
             break
         if -piece <= k < piece:
