@@ -13,7 +13,7 @@ belongs to one.
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from refnp.autograd import Array
 from refnp.symmetry.actions import Arrays, Element, Trivial
 from refnp.symmetry.claim import WIDE, Claim, DType, Precisions, Refusal, cast, roundoff
 from refnp.symmetry.constraints import Constraints
-from refnp.symmetry.noise import INSIDE, LINES, changed, factors, least_of, line, noise, span
+from refnp.symmetry.noise import INSIDE, LINES, changed, direction, factors, least_of, line, noise, span
 from refnp.symmetry.vectors import Vector
 
 Key = tuple[int, DType]  # the number of a perturbation, and a precision
@@ -96,14 +96,52 @@ class Evaluations:
             return points
         return [self.constraints.restored(point) for point in points]
 
+    @functools.cached_property
+    def first(self) -> Vector:
+        """f at x in the finest precision."""
+        found = Vector.of(self.output(0, self.finest))
+        return found if self.elsewhere is None else found.with_fixed(found.values == Vector.of(self.elsewhere).values)
+
+    @functools.cached_property
+    def fixes(self) -> bool:
+        """Whether f gives numbers other than 0 at x that it gives at another x, too."""
+        return bool(np.any(self.first.fixed & (self.first.values != 0)))
+
+    @functools.cached_property
+    def elsewhere(self) -> dict[str, Array] | None:
+        """f at another x, with the same masks, zeros and signs; None where f takes none, or gives other shapes."""
+        x, y = self.input_in(0, self.finest), self.output(0, self.finest)
+        for other in (other for other in self._others() if not equal(other, x)):
+            with contextlib.suppress(Refusal):
+                found = self.claim.at(other, self.finest)
+                if found.keys() == y.keys() and all(found[name].shape == y[name].shape for name in y):
+                    return found
+        return None
+
+    def _others(self) -> Iterator[dict[str, Any]]:
+        """x with every real number smaller, so that what is saturated changes too; then by 1 to 3 % another.
+
+        Without real numbers, whole ones but 0 and 1 change places.
+        """
+        (rng,) = self.rng.spawn(1)
+        x = cast(self.input_in(0, self.finest), self.finest)
+        way = direction(x, rng)
+        for scale in (2.0**-11, 1.0) if way else ():
+            yield self.restored(changed(x, 1, {name: scale * (1 + LARGEST * part) - 1 for name, part in way.items()}))
+        whole = {name: a for name, a in x.items() if a is not None and a.dtype.kind in "iu" and np.any(a > 1)}
+        if whole and not way:
+            yield self.restored(
+                {**x, **{name: rng.permutation(a.ravel()).reshape(a.shape) for name, a in whole.items()}}
+            )
+
     def noise_relative(self, reach: float) -> dict[str, float]:
-        """The least noise of f along a few lines through x, over the largest number, for each array of the output."""
-        first = Vector.of(self.output(0, self.finest))
+        """The least noise of f along a few lines through x, over the size of the output, for each array of it."""
+        first = self.first
         return least_of([first.relative_by_array(self.noise(reach, i), first) for i in range(LINES)])
 
     def _noise(self, reach: float, i: int) -> Array:
         """The noise of each number of f along the i-th line through x."""
-        return noise_of(lambda: map(Vector.of, self.along(reach, i)), Vector.of(self.output(0, self.finest)))
+        return noise_of(lambda: map(Vector.of, self.along(reach, i)), self.first)
 
     def is_fixed_by(self, g: Element) -> bool:
         """Whether g leaves the input and the output as they are, or nothing of the output is compared."""
@@ -116,7 +154,7 @@ class Evaluations:
     @functools.cached_property
     def is_zero(self) -> bool:
         """Whether f gives no finite number but 0 at x."""
-        return not any(Vector.of(self.output(0, self.finest)).largest)
+        return not np.any(self.first.sizes)
 
     def has_whole_numbers(self) -> bool:
         """Whether there are whole numbers other than 0 among the real ones, which `anchored` would keep."""
@@ -126,7 +164,7 @@ class Evaluations:
     @functools.cached_property
     def gives_nan(self) -> bool:
         """Whether f gives NaN somewhere at x."""
-        return bool(np.any(np.isnan(Vector.of(self.output(0, self.finest)).values)))
+        return bool(np.any(np.isnan(self.first.values)))
 
     def is_repeatable(self) -> bool:
         """Whether f, evaluated again at x, gives the same to at least half of the digits."""
@@ -134,7 +172,7 @@ class Evaluations:
             again = Vector.of(self.claim.anew(self.input_in(0, self.finest), self.finest))
         except Refusal:
             return False
-        first = Vector.of(self.output(0, self.finest))
+        first = self.first
         return first.form == again.form and first.relative(again.minus(first), again) <= self.precisions.u**0.5
 
     def perturbations_differ(self) -> bool:
@@ -150,8 +188,8 @@ class Evaluations:
         It is 0 if f changes with the smallest, about 2⁻²⁴ if f rounds to float32 inside, at least 2⁻²⁰ if it rounds to
         half precision, and 0 if f refuses one, or never changes.
         """
+        first = self.first
         try:
-            first = Vector.of(self.output(0, self.finest))
             for k in range(1, self.perturbations + 1) if self.perturbations_differ() else ():
                 if self._changes(first, [self.output(k, self.finest)]):
                     return self.sizes[k - 1]
@@ -175,7 +213,17 @@ class BothSides:
 
     def __init__(self, at: Evaluations, g: Element):
         self.at, self.elements = at, [g]
-        self.left, self.right = functools.cache(self._left), functools.cache(self._right)
+        self.left = functools.cache(lambda k, dtype: self._with_fixed(self._left, k, dtype))
+        self.right = functools.cache(lambda k, dtype: self._with_fixed(self._right, k, dtype))
+
+    @functools.cached_property
+    def fixed(self) -> Array | np.bool_:
+        """Which numbers are the same on both sides, and in g·f where x is another."""
+        left, right = self._left(0, self.at.finest), self._right(0, self.at.finest)
+        if not self.at.fixes or left.form != right.form or left.values.size != right.values.size:
+            return np.False_
+        elsewhere = Vector.of(self.at.claim.right(self.elements[0], self.at.elsewhere or {}))
+        return (left.values == right.values) & (elsewhere.values == right.values)
 
     def element(self, k: int) -> Element:
         """g, or its k-th perturbation."""
@@ -189,6 +237,19 @@ class BothSides:
 
     def _right(self, k: int, dtype: DType) -> Vector:
         return Vector.of(self.at.claim.right(self.element(k), self.at.output(k, dtype)))
+
+    def _with_fixed(self, side: Callable[[int, DType], Vector], k: int, dtype: DType) -> Vector:
+        """A side, which knows at x itself what is fixed: discrepancies are compared with its sizes there."""
+        found = side(k, dtype)
+        return found.with_fixed(self.fixed) if k == 0 and self.at.fixes else found
+
+    def discrepancy(self, dtype: DType) -> float:
+        """|f(g·x) − g·f(x)| over the size of the output, computed in one precision; infinite where f refuses."""
+        try:
+            left, right = self.left(0, dtype), self.right(0, dtype)
+        except Refusal:
+            return np.inf
+        return left.relative(left.minus(right), right) if left.form == right.form else np.inf
 
     def right_noise(self, reach: float, i: int) -> Array:
         """The noise of g·f along the i-th line through x."""
@@ -277,7 +338,7 @@ class BothSides:
                 continue
             if fine.form == coarse.form:
                 d = fine.minus(coarse)
-                d = np.where(np.isfinite(d), d, 0)
+                d = np.where(np.isfinite(d) & ~fine.fixed, d, 0)
                 most = np.maximum(most, output.largest_by_array(d, fine) * at.ratio)
         return most
 

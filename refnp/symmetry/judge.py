@@ -5,7 +5,8 @@ errors of both sides, to first order u κ with a κ that does not depend on u. A
 precision. So f is evaluated in the finest precision it computes in, of roundoff u, and in the next coarser one, U:
 
     rounding error in u  ≈  (u/U) · |f_U − f_u|        at the same numbers, on both sides of the claim
-    allowance            =  64 · max( that, u |y| )    for each number of the output, y the largest of its array
+    allowance            =  64 · max( that, u |y| )    for each number of the output, y the largest of its array that
+                                                       changes with x, or itself if that is larger
 
 64 is a safety factor: one error seen in U may be smaller than such errors usually are, and the order of a sum may
 differ between precisions. Where d exceeds a quarter of its allowance, both errors are estimated again at 8
@@ -39,7 +40,7 @@ import numpy as np
 
 from refnp.autograd import Array, ArrayLike
 from refnp.symmetry.actions import Arrays, Element
-from refnp.symmetry.claim import WIDE, Claim, DType, Refusal, cast, roundoff
+from refnp.symmetry.claim import Claim, DType, Precisions, Refusal, roundoff
 from refnp.symmetry.evaluation import BothSides, Evaluations, change
 from refnp.symmetry.jumps import OF_ORDER, Jumps
 from refnp.symmetry.noise import INSIDE, LINES, UNIT_ROUNDOFFS, span
@@ -69,7 +70,7 @@ class Finding:
                  rounding errors do
     kind         of a violation: "value", "infinite", "nan", "shape" or "raises"
     ratio        the largest discrepancy over its allowance
-    relative     the largest discrepancy over the largest number of its array
+    relative     the largest discrepancy over the size of its number, which is the largest of its array (vectors.py)
     resolution   the largest relative discrepancy that would have passed for rounding error
     reason       of a violation: what differs, and where; of a jump: its two sides
     inside       of an ambiguous one: the precision inside f that would leave it
@@ -121,7 +122,7 @@ def judge(
     agrees = Finding("agrees", "", ratio, left.relative(d, right), left.relative(allowed, right, empty=0.0))
     if jumps is not None and may_jump(sides, agrees, jumps.suspected):
         unsteady = sides.change_of_discrepancy(d, (at.perturbations + 1) // 2) >= STEADY * np.abs(d)
-        of_order = np.abs(d) >= OF_ORDER * right.largest_by_array(right.values, left)
+        of_order = np.abs(d) >= OF_ORDER * right.sizes
         if not np.any(of_order & (d != 0) & ~unsteady):
             jump = jumps.near(sides, np.where(unsteady, d, 0))
             if jump is not None:
@@ -195,8 +196,7 @@ def no_level(inside: str) -> None:
 
 def level_allowance(left: Vector, right: Vector, level: Array | float) -> Array:
     """64 times a noise relative to the output, for each number of it; 0 for whole numbers, which do not round."""
-    finite = [np.where(np.isfinite(side.values), np.abs(side.values), 0) for side in (left, right)]
-    return SAFETY * level * right.rounded * right.largest_by_array(np.maximum(*finite), right)
+    return SAFETY * level * right.rounded * np.maximum(left.sizes, right.sizes)
 
 
 def noise_allowance(sides: BothSides, violated: Array, d: Array, inside: str, levels: Levels) -> Array:
@@ -241,15 +241,13 @@ def rounding_allowance(sides: BothSides, left: Vector, right: Vector, d: Array) 
     at, u = sides.at, sides.at.precisions.u
     underflow = np.finfo(at.finest).tiny
     safety = SAFETY if at.coarser is not None else SAFETY_OF_NOISE
-    allowed = np.zeros(d.shape, WIDE)
-    for part, one, other in zip(right.parts, left.largest, right.largest, strict=True):
-        allowed[part] = safety * u * max(one, other) + underflow
+    allowed = safety * u * np.maximum(left.sizes, right.sizes) + underflow
     allowed = np.where(right.rounded & np.isfinite(d), allowed, 0)
     close = CLOSE if at.coarser is not None else 1.0
     if at.constants >= ENOUGH_CONSTANTS:  # here what those leave is asked for, and no more
         close *= roundoff(at.claim.constants) / u
     for error in estimated_errors(sides):
-        allowed = np.maximum(allowed, safety * error)
+        allowed = np.maximum(allowed, np.where(right.fixed, 0, safety * error))
         if np.all(np.abs(d) <= close * allowed):
             return allowed
     if np.any(np.abs(d) > allowed) and sides.is_insensitive():
@@ -260,8 +258,7 @@ def rounding_allowance(sides: BothSides, left: Vector, right: Vector, d: Array) 
                 allowed = np.maximum(allowed, np.where(right.rounded, noise, 0))
             return allowed
         # With one precision and nothing to perturb no error can be estimated: half of the digits are asked for.
-        finite = np.where(np.isfinite(right.values), right.values, 0)
-        return np.maximum(allowed, u**0.5 * right.largest_by_array(finite, right))
+        return np.maximum(allowed, u**0.5 * right.sizes)
     return allowed
 
 
@@ -303,11 +300,9 @@ def violation(left: Vector, right: Vector, d: Array, ratio: float) -> Finding:
 
 
 def discrepancy(claim: Claim, inputs: Arrays, g: Element, dtype: DType) -> float:
-    """|f(g·x) − g·f(x)| over the largest number of the output, computed in one precision; infinite where f refuses."""
-    x = cast(inputs, dtype)
+    """|f(g·x) − g·f(x)| over the size of the output, computed in one precision; infinite where f refuses."""
     try:
-        y = claim.at(x, dtype)
-        left, right = Vector.of(claim.left(g, x, y, dtype)), Vector.of(claim.right(g, y))
+        at = Evaluations(claim, Precisions((dtype,), roundoff(dtype)), inputs, np.random.default_rng(0), 0)
     except Refusal:
         return np.inf
-    return left.relative(left.minus(right), right) if left.form == right.form else np.inf
+    return BothSides(at, g).discrepancy(dtype)

@@ -12,7 +12,7 @@ from refnp.symmetry.actions import SMALL, Arrays, Element
 from refnp.symmetry.claim import FLOATS, Claim, DType, Precisions, Refusal, cast, dtype_name, roundoff
 from refnp.symmetry.evaluation import BothSides, Evaluations
 from refnp.symmetry.inputs import KINDS, Domain, Input, Scales
-from refnp.symmetry.judge import NO_NOISE, SAFETY, Bound, Finding, discrepancy, judge
+from refnp.symmetry.judge import NO_NOISE, SAFETY, Bound, Finding, judge
 from refnp.symmetry.jumps import OF_ORDER, Jumps, jump_of_roundings
 from refnp.symmetry.noise import INSIDE, UNIT_ROUNDOFFS, least_of
 from refnp.symmetry.orbits import moves
@@ -165,7 +165,7 @@ class Trials:
             g = moving[int(rng.integers(len(moving)))]
             for dtype in at.precisions.dtypes[:-1]:  # in coarser ones as well: it should grow as the unit roundoff does
                 if dtype.itemsize >= x.dtype.itemsize:  # a float64 number is no float32 number
-                    relative = discrepancy(self.claim, at.input_in(0, dtype), g, dtype)
+                    relative = BothSides(at, g).discrepancy(dtype)
                     self._enter_relative(dtype, relative)
                     if self.jumps is not None and dtype == at.coarser and OF_ORDER <= relative < np.inf:
                         self.jumps.suspected = True
@@ -254,7 +254,7 @@ class Trials:
             at, simple, finding = self.evaluations(found.input), found, found.finding
         g, dtype = simple.element, at.finest
         relative = {
-            t: discrepancy(claim, at.input_in(0, t), g, t)
+            t: BothSides(at, g).discrepancy(t)
             for t in at.precisions.dtypes
             if t.itemsize >= simple.input.dtype.itemsize or t == dtype
         }

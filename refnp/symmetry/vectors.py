@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,13 +16,15 @@ class Vector:
     """Arrays one after the other, in the widest precision, complex numbers as two.
 
     `form` has the name and shape of each array, `parts` where it lies. `rounded` is True for real and complex numbers,
-    False for whole numbers and booleans, which do not round.
+    False for whole numbers and booleans, which do not round. `fixed` are numbers that f gives whatever its input is,
+    such as −1e20 where a mask hides something: how large they are says nothing of the others.
     """
 
     form: tuple[tuple[str, tuple[int, ...]], ...]
     parts: tuple[slice, ...]
     values: Array
     rounded: Array
+    fixed: Array | np.bool_ = np.False_
 
     @staticmethod
     def of(arrays: Mapping[str, Array]) -> "Vector":
@@ -54,13 +56,26 @@ class Vector:
             d = np.where(undefined, np.where(same, 0, np.inf), d)
         return d
 
+    def with_fixed(self, fixed: Array | np.bool_) -> "Vector":
+        """The same, of which these numbers are fixed, if there are as many of them, or none is."""
+        return replace(self, fixed=fixed) if np.shape(fixed) == self.values.shape else self
+
     @functools.cached_property
-    def largest(self) -> tuple[float, ...]:
-        """The largest finite |number| of each array."""
-        return tuple(_largest(self.values[part]) for part in self.parts)
+    def sizes(self) -> Array:
+        """How large each number is: as the largest finite one of its array that is not fixed, or as itself if larger.
+
+        Where all of an array are fixed, as the largest of them.
+        """
+        found = np.abs(self.values)
+        found[~np.isfinite(found)] = 0
+        free = np.where(self.fixed, -1, found)
+        for part in self.parts:
+            most = np.max(free[part], initial=-1)
+            found[part] = np.maximum(found[part], np.max(found[part], initial=0) if most < 0 else most)
+        return found
 
     def relative(self, d: Array, other: "Vector", *, empty: float = np.inf) -> float:
-        """The largest |d| in units of the largest finite number in its array, on either side.
+        """The largest |d| over the size of its number, on either side.
 
         Where an array has no finite number but 0, that of a d other than 0 is `empty`.
         """
@@ -68,12 +83,11 @@ class Vector:
 
     def relative_by_array(self, d: Array, other: "Vector", *, empty: float = np.inf) -> dict[str, float]:
         """The same for each array, by its name."""
-        found = {}
-        for i, ((name, _), part) in enumerate(zip(self.form, self.parts, strict=True)):
-            size = float(np.max(np.abs(d[part]), initial=0))
-            largest = max(self.largest[i], other.largest[i] if i < len(other.parts) else 0.0)
-            found[name] = 0.0 if not size > 0 else size / largest if largest else empty
-        return found
+        size, sizes = np.abs(d), np.maximum(self.sizes, other.sizes)
+        with np.errstate(all="ignore"):
+            each = np.where(size > 0, np.where(sizes > 0, size / sizes, empty), 0)
+        names = [name for name, _ in self.form]
+        return {name: float(np.max(each[part], initial=0)) for name, part in zip(names, self.parts, strict=True)}
 
     def place(self, at: int) -> str:
         """The name and index of one of the numbers: output[0, 2]."""
@@ -100,7 +114,3 @@ class Vector:
             name: np.max(np.abs(d[part]), initial=0) for (name, _), part in zip(other.form, other.parts, strict=True)
         }
         return self.spread(most)
-
-
-def _largest(values: Array) -> float:
-    return float(np.max(np.abs(values[np.isfinite(values)]), initial=0))
