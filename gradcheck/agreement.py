@@ -20,7 +20,8 @@ and nothing is said of a difference that is no larger than what a rounding of x 
 
 Of a numerical derivative with an error estimate (differences) no more digits are asked than that leaves, but 6; or
 where f itself has few, because it computes in float32, two. Where even these are not left, nothing is
-said of the element: it is `unknown`. A claim that is further off than some errors disagrees all the same.
+said of the element: it is `unknown`. A claim that is further off than some errors disagrees all the same, unless the
+error is larger than the derivative and f: then f was not resolved, and the error may be anything.
 
 Source: Higham (2002), §3.1, for the rounding error of a sum.
 """
@@ -80,9 +81,10 @@ class Comparison:
     @property
     def is_within_error(self) -> Array:
         """Where claim and numerical value differ by no more than the numerical one may be wrong, and the claim too
-        where it comes from a coarse arithmetic."""
+        where it comes from a coarse arithmetic; or where the numerical one is not known at all, nor its error."""
         allowed = np.where(self.coarse, 2 * self.error + 16 * self.noise * self.terms, 10 * self.error)
-        return np.isfinite(self.claimed) & ((self.difference <= allowed) | np.isposinf(self.error))
+        nothing = self.error > 2 * np.maximum(self.terms, self.expected)
+        return np.isfinite(self.claimed) & ((self.difference <= allowed) | nothing)
 
     def rows(self, chosen: list[int]) -> "Comparison":
         """The comparisons of some of the elements or directions."""

@@ -39,7 +39,7 @@ import numpy as np
 
 from gradcheck.adapters import Claim, arguments, remedy
 from gradcheck.exact import Exact, element_wise
-from gradcheck.first_order import FirstOrder, along, covering, draw_cotangents, first_order
+from gradcheck.first_order import FirstOrder, along, beside_larger_ones, covering, draw_cotangents, first_order
 from gradcheck.flat import ClaimedGradient, FlatFunction
 from gradcheck.joint import has_slope_of_its_own, judge_joint, with_slopes_beside
 from gradcheck.kinks import Slopes, find_kinks, judge_kinks, slopes_at, with_kinks
@@ -133,8 +133,10 @@ def compare(
     smooth = np.setdiff1d(np.arange(problem.x.size), [*suspects, *left_out])
     chosen = Method("Richardson differences", precision)
     if smooth.size:
-        ways = along(problem, smooth, rng), along(problem, np.array(suspects, np.intp), rng, problem.own)
-        chosen = choose(problem, method, precision, *(way.vector(problem.x.size) for way in ways))
+        all_of_them, kinked = along(problem, smooth, rng), along(problem, np.array(suspects, np.intp), rng, problem.own)
+        ways = [all_of_them, *beside_larger_ones(claim, smooth, np.random.default_rng(seed))]
+        vectors = [way.vector(problem.x.size) for way in ways]
+        chosen = choose(problem, method, precision, vectors, kinked.vector(problem.x.size))
     slopes = slopes_at(problem, chosen, precision, suspects)
     kinks = np.array([*[at.element for at in slopes], *left_out], dtype=np.intp)
     smooth = np.setdiff1d(np.arange(problem.x.size), kinks)

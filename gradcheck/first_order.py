@@ -28,6 +28,7 @@ from gradcheck.precision import Array, dtype_name, roundoff, wider
 from gradcheck.report import Report, Worst
 from gradcheck.seen import seen
 
+HIDDEN = 1e-6  # of the largest part of a gradient: what is smaller hardly shows in a direction through all elements
 GROUP = 40  # elements in a projection of an array, where `projections` are enough for it
 
 
@@ -108,6 +109,19 @@ def draw_cotangents(problem: FlatFunction, count: int, rng: np.random.Generator)
             alone[part] = random_weights(part.stop - part.start, rng)
             drawn.append(alone)
     return np.stack(drawn)
+
+
+def beside_larger_ones(claim: ClaimedGradient, elements: Array, rng: np.random.Generator) -> Iterator[Direction]:
+    """Directions through those of the elements that one through all of them hardly shows, moved by their own size:
+    those that are far smaller than their array, and those whose part in the claimed gradient is far below the others'.
+    """
+    problem = claim.problem
+    gradient = claim(draw_cotangents(problem, 1, rng)[0])[elements]
+    parts = np.nan_to_num(np.abs(gradient.astype(np.float64) * problem.own[elements]))
+    small, hidden = problem.own[elements] < problem.size[elements], parts < HIDDEN * parts.max(initial=0)
+    for chosen in (small, hidden) if np.any(small != hidden) else (small,):
+        if chosen.any() and not chosen.all():
+            yield along(problem, elements[chosen], rng, problem.own)
 
 
 def noise_beside_f(problem: FlatFunction, method: Method, cotangents: Array) -> Array:

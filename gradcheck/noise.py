@@ -92,6 +92,9 @@ def _noise_at(f: Callable[[Array], Array], x: Array, v: Array, u: float) -> tupl
         spacing *= CLOSER
         closer = _neighbours(f, x, v, spacing)
         stays = ~closer.moves | (closer.scatter >= STAYS * near.scatter)
+        if np.any(pending & stays & closer.moves):  # or both are longer than what f does in between
+            closest = _neighbours(f, x, v, CLOSEST)
+            stays &= ~closest.moves | (closest.scatter >= STAYS * near.scatter)
         settled = pending & (stays | (closer.scatter <= SAFETY * u * closer.size))
         found = np.where(stays, np.maximum(near.scatter, closer.scatter), closer.scatter)
         noise = np.where(settled, np.maximum(noise, found), noise)

@@ -14,8 +14,9 @@ Richardson (1911), Ridders (1982) for extrapolation; Fornberg (1988), table 1, f
 Higham (2002), §1.14, for the rounding error of a difference.
 """
 
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,6 +30,9 @@ Function = Callable[[Array], Array]
 STEP = 2.0**-332  # 1.1e-100, and a power of two: multiplying and dividing by it rounds nothing
 FIRST_STEP, FIRST_STEP_IF_COARSE = 0.125, 2.0  # as parts of v; the longer a step, the less noise matters
 FAR_SMALLER = 2.0**-200  # than the size of its array is an element that the complex step must be small beside
+STRAY = 1000  # times as far as at the steps beside it: the differences at halved steps were alike by chance
+NOT_RESOLVED = "differences do not resolve the derivative of f, and so cannot confirm it"
+IS_NOT_DERIVATIVE = "the imaginary part of f at x + ihv is not its derivative: f uses abs, conj, .real or the like"
 METHODS = ("auto", "complex_step", "richardson", "longdouble")
 
 
@@ -77,10 +81,14 @@ class Estimate(NamedTuple):
     def or_closer(self, closer: "Estimate") -> "Estimate":
         """The better of two estimates; where they contradict each other, that from smaller steps, if it has digits.
 
-        Steps that are too large are wrong by far more than their error, because they miss what f does in between.
+        Steps that are too large are wrong by far more than their error, because they miss what f does in between. If
+        smaller ones leave one digit or two, these show so much: by how much the larger ones may be wrong.
         """
-        contradict = np.abs(self.value - closer.value) > 10 * (self.error + closer.error)
-        return self.or_better(closer)._replaced(closer, contradict & (closer.relative_error < 1))
+        apart = np.abs(self.value - closer.value)
+        contradict, better = apart > 10 * (self.error + closer.error), self.or_better(closer)
+        shown = contradict & (closer.error <= 0.1 * np.abs(closer.value))
+        widened = Estimate(better.value, np.where(shown, np.maximum(better.error, apart), better.error))
+        return widened._replaced(closer, contradict & (closer.relative_error < 1))
 
     def _replaced(self, other: "Estimate", where: Array) -> "Estimate":
         return Estimate(np.where(where, other.value, self.value), np.where(where, other.error, self.error))
@@ -105,9 +113,12 @@ def richardson(
         Tₖ₀ = D(h/2ᵏ)        Tₖⱼ = Tₖ,ⱼ₋₁ + (Tₖ,ⱼ₋₁ − Tₖ₋₁,ⱼ₋₁) / (4ʲ − 1)
 
     The answer is the entry that differs least from the two it was made of, element by element of f; that difference,
-    plus the rounding error of f at that step, estimates the error (Ridders' rule). Seven levels reach 1e-13 in float64
-    and 1e-16 in an x87 longdouble where f is smooth on the scale of the first step. Where it is not, because f bends on
-    a smaller scale or leaves its domain, another table follows with smaller steps.
+    plus the rounding error of f at that step, estimates the error (Ridders' rule). It is no evidence alone: where f is
+    constant to both sides of a peak at x, or bends between x − hv and x + hv, all differences may be alike. There
+    (f(x + hv) + f(x − hv))/2, extrapolated in the same way, is not f(x); by how much, over h, is part of the error.
+
+    Seven levels reach 1e-13 in float64 and 1e-16 in an x87 longdouble where f is smooth on the scale of the first step.
+    Where it is not, because f bends on a smaller scale or leaves its domain, another table follows with smaller steps.
 
     Shapes: x and v (...), f: (...) → (m...) → Estimate(value (m...), error (m...)), all in the dtype of x.
 
@@ -123,16 +134,26 @@ def richardson(
     start = start.astype(np.result_type(start.dtype, np.asarray(x).dtype))
     enough = min(1e6 * u, u**0.625)  # 1e-10 in float64, 3e-5 in float32
     relative, absolute = noise_of(f, x, v) if noise is None else noise
+    at = lambda h: np.asarray(f(x + h * v), start.dtype)
     best = Estimate(np.full(start.shape, np.nan, start.dtype), np.full(start.shape, np.inf, start.dtype))
+    slope = lambda plus, minus, h: (plus - minus) / (2 * h)
     for _ in range(rounds):
         rows: list[list] = []
+        means: list[list] = []
         of_rows: list = []
+        missed: list = []
         for _ in range(levels):
-            plus, minus = np.asarray(f(x + step * v), start.dtype), np.asarray(f(x - step * v), start.dtype)
-            add_row(rows, (plus - minus) / (2 * step), base=4)
+            plus, minus = at(step), at(-step)
+            add_row(rows, slope(plus, minus, step), base=4)
+            add_row(means, (plus + minus) / 2, base=4)
             of_rows.append((relative * (np.abs(plus) + np.abs(minus)) + 2 * absolute) / step)
+            missed.append(np.abs(np.array(means[-1]) - start) / step)
             step = step / 2
-        best = best.or_closer(best_entry(rows, of_rows))
+        found = best_entry(rows, of_rows, missed)
+        apart = lambda slope, value=found.value: np.abs(slope - value)
+        between = apart(slope(at(math.e * step), at(-math.e * step), math.e * step))
+        usual = found.error + of_rows[-1] + np.minimum(*(apart(row[0]) for row in rows[-2:]))
+        best = best.or_closer(Estimate(found.value, np.where(between > STRAY * usual, between, found.error)))
         # Smaller steps help only while the table is limited by truncation and not by rounding.
         if np.all(best.error <= np.maximum(enough * np.abs(best.value), 16 * of_rows[-1])):
             break
@@ -148,9 +169,10 @@ def add_row(rows: list[list], first: Array, base: int) -> None:
     rows.append(row)
 
 
-def best_entry(rows: list[list], noise: list) -> Estimate:
+def best_entry(rows: list[list], noise: list, missed: list | None = None) -> Estimate:
     """Ridders' choice from a table: the entry that differs least from the two it was made of, given rounding errors.
 
+    `missed` has a row for each row of the table, and for each of its entries by how much it is wrong at least.
     The least of many differences may be small by chance. So the best entries of three rows, whose rounding errors are
     partly independent, are compared: their distances are part of the error.
     """
@@ -158,6 +180,7 @@ def best_entry(rows: list[list], noise: list) -> Estimate:
     for k in range(1, len(rows)):
         row, above = np.array(rows[k]), np.array(rows[k - 1])  # (k + 1, m...), (k, m...)
         moved = np.maximum(np.abs(row[1:] - row[:-1]), np.abs(row[1:] - above)) + noise[k]
+        moved = moved if missed is None else np.maximum(moved, missed[k][1:])
         entries = Estimate(row, np.concatenate([np.full_like(moved[:1], np.inf), moved]))
         least = np.lexsort((entries.error, entries.relative_error), axis=0)[:1]
         of_rows.append(Estimate(*(np.take_along_axis(part, least, axis=0)[0] for part in entries)))
@@ -285,24 +308,30 @@ def differences_precision(problem: FlatFunction) -> DType:
     return wide if wide is not None and problem.computes_in(wide) else at_least
 
 
-def choose(problem: FlatFunction, method: str, precision: DType, smooth: Array, kinked: Array) -> Method:
+def choose(problem: FlatFunction, method: str, precision: DType, smooth: Sequence[Array], kinked: Array) -> Method:
     """The numerical derivative to judge by: complex step where f is analytic, else differences in `precision`.
 
-    `smooth` is a direction through no kink, `kinked` one through all of them, 0 if there is none.
+    `smooth` are directions through no kink, `kinked` one through all of them, 0 if there is none.
+    Where differences do not tell whether f is analytic, it is if the complex step is asked for.
     Raises ValueError if `method` is none of METHODS, or asks for what f or this machine cannot do.
     """
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; it must be one of {', '.join(map(repr, METHODS))}")
     if method == "longdouble":
-        longdouble(problem, problem.x, 0 * smooth)  # raises, with the reason, where it cannot be had
+        longdouble(problem, problem.x, 0 * kinked)  # raises, with the reason, where it cannot be had
         return Method("longdouble differences", np.dtype(np.longdouble))
     if method == "richardson":
         return Method("Richardson differences", precision)
-    reason = why_not_analytic(problem, smooth, precision)
+    reason = next((why for v in smooth if (why := why_not_analytic(problem, v, precision)) is not None), None)
     if reason is None and kinked.any():
         reason = why_not_analytic_beside(problem, kinked, precision)
-    if reason is None:
+    if reason is None or (reason == NOT_RESOLVED and method == "complex_step"):
         return Method("complex step", working(problem.x.dtype))
+    return not_the_complex_step(method, precision, reason)
+
+
+def not_the_complex_step(method: str, precision: DType, reason: str) -> Method:
+    """Differences, for a reason that is said; ValueError if `method` asks for the complex step."""
     if method == "complex_step":
         raise ValueError(f"method is 'complex_step' but {reason}; pass method='auto' to fall back on differences")
     return Method("Richardson differences", precision, f"no complex step: {reason}")
@@ -322,8 +351,8 @@ def why_not_analytic(problem: FlatFunction, v: Array, precision: DType, at: Arra
     """None where the complex step of F along v can be trusted, else the reason why not, as an end of a sentence.
 
     It is trusted where f takes complex arguments without a warning that it discards something, the real part of
-    f(x + ihv) is f(x), and the imaginary part is what central differences give, within their own error. `at` is
-    another x than that of the problem.
+    f(x + ihv) is f(x), and the imaginary part is what central differences give. `at` is another x than that of the
+    problem.
     """
     given, value = (problem.x, problem.y) if at is None else (at, problem(at))
     x = given.astype(working(problem.x.dtype))
@@ -338,15 +367,39 @@ def why_not_analytic(problem: FlatFunction, v: Array, precision: DType, at: Arra
         return f"f computes in {dtype_name(y.dtype)}, which cannot hold a step of 1e-100"
     if not np.all(np.abs(y.real - value) <= problem.same(y, value)):
         return "the real part of f at x + ihv is not f at x"
-    if problem.computes_in(complex_of(precision)):
-        x = x.astype(precision)
-    rounding = Noise(roundoff(precision), roundoff(precision) * problem.within)
-    second = richardson(problem, given.astype(precision), v.astype(precision), noise=rounding)
-    if not np.all(np.isfinite(second.error)):  # outside its domain for steps as long as the array's elements are
-        v = v * (problem.own / problem.size)
-        second = richardson(problem, given.astype(precision), v.astype(precision), noise=rounding)
-    step = complex_step(problem, x, v)
-    usual = np.abs(second.value) + np.mean(np.abs(second.value))
-    if not np.all(np.abs(step - second.value) <= 100 * second.error + np.sqrt(roundoff(x.dtype)) * usual):
-        return "the imaginary part of f at x + ihv is not its derivative: f uses abs, conj, .real or the like"
+    is_derivative = imaginary_part_is_derivative(problem, v, precision, given, value)
+    if is_derivative is None:
+        return NOT_RESOLVED
+    return None if is_derivative else IS_NOT_DERIVATIVE
+
+
+def imaginary_part_is_derivative(
+    problem: FlatFunction, v: Array, precision: DType, at: Array, value: Array
+) -> bool | None:
+    """Whether Im f(x + ihv)/h is what central differences give within their own error; None where they do not tell.
+
+    `at` is x, and `value` f(x).
+
+    They tell where that error is small beside the derivative, or beside f, with steps as long as the array's elements
+    are or, where these cross a kink, leave the domain of f or are longer than what it does, as the elements themselves.
+    """
+    x = at.astype(precision if problem.computes_in(complex_of(precision)) else working(problem.x.dtype))
+    within = np.maximum(problem.within, np.abs(value))
+    within = np.where(within == 0, np.nan_to_num(np.abs(problem(at + FIRST_STEP * v))), within)
+    rounding = Noise(roundoff(precision), roundoff(precision) * within)
+    own = v * (problem.own / problem.size)
+    for way in (v, own) if np.any(own != v) else (v,):
+        step = complex_step(problem, x, way)
+        for measured in (False, True):  # f may have more noise than rounding makes, which only then matters
+            noise = problem.noise(precision) if measured else rounding
+            second = richardson(problem, at.astype(precision), way.astype(precision), noise=noise, rounds=12)
+            size, usual = np.abs(second.value), np.mean(np.abs(second.value))
+            error = 100 * second.error + np.sqrt(roundoff(x.dtype)) * (size + usual)
+            tells = error <= np.maximum(0.1 * np.maximum(np.abs(step), size), 1e-6 * (within + usual))
+            if not np.any(tells & ~(np.abs(step - second.value) <= error)):
+                break
+        else:
+            return False
+        if np.all(tells):
+            return True
     return None

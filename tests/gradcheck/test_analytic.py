@@ -58,3 +58,52 @@ def test_why_the_complex_step_is_not_trusted_is_said(what):
 def test_asking_for_the_complex_step_of_what_is_not_analytic_is_an_error():
     with pytest.raises(ValueError, match=r"method is 'complex_step' but .* pass method='auto'"):
         compare(np.abs, (X,), vjp=lambda f, x: (f(x), lambda u: (u * np.sign(x),)), method="complex_step")
+
+
+def judged(f, x, gradient):
+    return compare(f, (x,), vjp=lambda _, x: (f(x), lambda u: (u * gradient,)))
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e-4, 1e-6, 1e-8])
+@pytest.mark.parametrize(
+    ("g", "slope"),
+    [
+        (lambda z: np.exp(-np.abs(z)), lambda z: -np.sign(z) * np.exp(-np.abs(z))),
+        (lambda z: np.tanh(z.real), lambda z: 1 / np.cosh(np.minimum(np.abs(z), 300)) ** 2),
+        (lambda z: np.abs(z) / (np.abs(z) + 1), lambda z: np.sign(z) / (np.abs(z) + 1) ** 2),
+    ],
+)
+def test_what_is_not_analytic_near_a_small_element_alone_is_found_out(g, slope, scale):
+    """Steps as long as the array see a plateau there, which is no evidence of a derivative of 0."""
+    x = np.array([0.7 * scale, -1.0])
+    right = slope(x / scale) / scale
+    assert judged(lambda x: g(x / scale).sum(), x, right).agrees
+    for wrong in (0 * x, right * [0, 1], right * [1 + 1e-9, 1]):
+        assert judged(lambda x: g(x / scale).sum(), x, wrong).disagrees
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e-3, 1e-9])
+def test_what_is_not_analytic_in_a_part_that_hardly_shows_is_found_out(factor):
+    f = lambda x: x[0] ** 2 + factor * np.abs(x[1])
+    x = np.array([2.0, -1.0])
+    assert judged(f, x, np.array([4, -factor])).agrees
+    assert judged(f, x, np.array([4.0, 0])).disagrees
+
+
+@pytest.mark.parametrize("large", [1e2, 1e6, 1e10])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_beside_a_bend_analytic_code_is_so(large, sign):
+    """Steps as long as the array cross it: that does not show that f uses abs, conj or .real."""
+    x, weights = np.array([large, sign / large]), np.array([1.0, large])
+    right = weights * (x > 0)
+    report = judged(lambda x: (weights * np.maximum(x, 0)).sum(), x, right)
+    assert report.agrees
+    assert report.method == "complex step"
+    assert judged(lambda x: (weights * np.maximum(x, 0)).sum(), x, right + np.array([0, large])).disagrees
+
+
+def test_where_differences_resolve_nothing_the_complex_step_is_taken_if_it_is_asked_for():
+    f = lambda x: (1e14 + np.sin(x.astype(complex if x.dtype.kind == "c" else float))) - 1e14
+    vjp = lambda _, x: (f(x), lambda u: (u * np.cos(x),))
+    assert "differences do not resolve" in str(compare(f, (X,), vjp=vjp))
+    assert compare(f, (X,), vjp=vjp, method="complex_step").agrees

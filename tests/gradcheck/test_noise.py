@@ -114,3 +114,10 @@ def test_a_sharp_bend_is_no_noise(sharpness):
 def test_a_kink_or_a_jump_is_no_noise(f, distance):
     found = noise_of(f, np.array([distance, -distance]), np.ones(2))
     assert np.all(found.absolute <= SAFETY * 2.0**-53)
+
+
+@pytest.mark.parametrize("frequency", [1e4, 1e6, 1e8])
+def test_waves_that_are_shorter_than_the_first_distances_are_no_noise(frequency):
+    """Values scatter at two distances in a row, and not at the closest."""
+    relative, _ = noise_of(lambda x: np.sin(frequency * x), np.array([0.3]), np.ones(1))
+    assert np.all(relative <= 64 * 2.0**-53 * frequency)

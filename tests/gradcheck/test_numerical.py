@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from gradcheck import complex_step, longdouble, one_sided, richardson
+from gradcheck.noise import Noise
 from gradcheck.precision import wider
 
 needs_longdouble = pytest.mark.skipif(wider(np.float64) is None, reason="longdouble is float64 here")
@@ -108,3 +109,30 @@ def test_one_sided_slopes_at_a_jump_are_infinite():
     left, right = one_sided(np.floor, np.array([1.0]), np.array([1.0]))
     assert np.isinf(left.value[0])
     assert right.value[0] == 0
+
+
+UNRESOLVED = {  # by steps as long as v, at which all differences are alike: a peak, a bend, waves
+    "a peak between plateaus": (lambda x: np.exp(-np.abs(x) / 1e-4), 1e-4, -1e4 * np.exp(-1)),
+    "a bend near by": (lambda x: np.maximum(x, 0), -1e-6, 0.0),
+    "the other side of it": (lambda x: np.maximum(x, 0), 1e-6, 1.0),
+    "whole waves": (lambda x: np.sin(2**10 * np.pi * x), 0.3, 2**10 * np.pi * np.cos(2**10 * np.pi * 0.3)),
+    "waves that are nearly whole": (lambda x: np.sin(1e7 * x), 0.3, 1e7 * np.cos(3e6)),
+}
+
+
+@pytest.mark.parametrize("what", UNRESOLVED)
+def test_differences_that_are_alike_are_no_evidence(what):
+    """Their mean is not f(x), or between two of them there is another: smaller steps follow, which have digits."""
+    f, x, slope = UNRESOLVED[what]
+    estimate = richardson(f, np.array([x]), np.ones(1))
+    assert abs(estimate.value[0] - slope) <= max(3 * estimate.error[0], 1e-9 * abs(slope))
+    assert estimate.error[0] <= 1e-4 * max(abs(slope), 1)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+def test_what_is_smooth_needs_no_smaller_steps(scale):
+    calls = []
+    richardson(
+        lambda x: calls.append(0) or np.tanh(x), np.array([0.3 * scale]), np.array([scale]), noise=Noise(1e-16, 0)
+    )
+    assert len(calls) == 17
