@@ -9,12 +9,13 @@ from refnp.layers import attention as attend
 from refnp.layers import layer_norm, log_softmax, relu, set_convolution, softmax
 from refnp.numbers.indexed.arrays import symbol
 from refnp.numbers.indexed.expressions import assuming
-from refnp.numbers.indexed.proving import gradients
+from refnp.numbers.indexed.proving import gradients, same
 from refnp.numbers.indexed.sizes import Size
 from refnp.symmetry import Flip, Inverse, Negate, Permute, Prefix, Repeat, Roll, Scale, Select, Translate
 from refnp.symmetry.claim import equivariant, invariant
 from refnp.symmetry.proving import prove, prove_equal, prove_independent
 from refnp.symmetry.searches import search
+from refnp.symmetry.shapes import unknown_arrays
 from refnp.symmetry.verdict import SymmetryError
 
 WEIGHTS = "x (b, n, d), query (d, e), key (d, e), value (d, e)"
@@ -197,6 +198,47 @@ TYPES = [  # f and g, whether they are the same, and the shapes
 def test_booleans_and_whole_numbers_are_computed_as_numpy_does(row):
     f, g, alike, shapes = row
     assert bool(prove_equal(f, g, shapes)) == alike
+
+
+def pairs(x):
+    """x_i − x_j."""
+    return x[:, None] - x
+
+
+def is_largest(y):
+    return 1.0 * (y == y.max(-1, keepdims=True))
+
+
+SAME_PLACES = [  # an array beside itself: where the places are the same, so are the numbers
+    (lambda x, v: (x[:, None] >= x) @ v, lambda x, v: (x[:, None] > x) @ v, False, "x (n), v (n, d)"),
+    (lambda x: 1.0 * (pairs(x) >= 0) - 1.0 * (pairs(x) > 0), lambda x: 1.0 * (pairs(x) == 0), True, "x (n)"),
+    (lambda x: 1.0 * (pairs(x) <= 0) + 1.0 * (pairs(x) >= 0), lambda x: 1 + 0 * pairs(x), False, "x (n)"),
+    (lambda x: pairs(x) / pairs(x), lambda x: 1 + 0 * pairs(x), False, "x (n)"),
+    (lambda x: is_largest(x * x), lambda x: 0 * x, False, "x (n, d)"),
+    (lambda x: is_largest(np.exp(x)).sum(-1), lambda x: 1 + 0 * x.sum(-1), True, "x (n, d)"),
+    (lambda x: np.sign(x - x), lambda x: 1 + 0 * x, False, "x (n)"),
+    (lambda x: np.sign(x - x), lambda x: 0 * x, True, "x (n)"),
+    (lambda x: x * np.sign(x), lambda x: np.abs(x), True, "x (n)"),
+]
+
+
+@pytest.mark.parametrize("row", SAME_PLACES)
+def test_numbers_are_the_same_where_places_are(row):
+    f, g, alike, shapes = row
+    with assuming():
+        known = unknown_arrays(shapes)
+        assert bool(same(lambda: f(**known), lambda: g(**known))) == alike  # without numbers beside it
+    assert bool(prove_equal(f, g, shapes)) == alike
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_the_gradient_of_a_largest_square(right):
+    def page(x):
+        y = x * x
+        top = y.max(-1, keepdims=True)
+        return top[..., 0], lambda bar: (2 * x * bar[..., None] * (y == top) if right else 0 * x,)
+
+    assert gradients(page, {"x": symbol("x", Size("n"), Size("d"))})["x"].proved == right
 
 
 def test_sizes_decide_what_is_known_of_them_and_assume_the_rest():

@@ -22,7 +22,7 @@ from refnp.numbers.indexed.expressions import (
     total,
 )
 from refnp.numbers.indexed.indices import abstracted, index, inverse_of, moved, ways
-from refnp.numbers.indexed.rules import BEFORE, common, primes_of
+from refnp.numbers.indexed.rules import BEFORE, alike, common, primes_of
 from refnp.numbers.indexed.terms import Atom, Index, canonical, frozen, letters_of
 
 ONE = Fraction(1)
@@ -109,7 +109,7 @@ def _sign(e: Expression) -> int:
 
 
 def is_above_0(e: Expression) -> Expression:
-    """[a > 0], 1 or 0; [−a > 0] = 1 − [a > 0] where a ≠ 0, and [c a > 0] = [a > 0] for c > 0."""
+    """[a > 0], 1 or 0; [−a > 0] = 1 − [a > 0] − [a = 0], and [c a > 0] = [a > 0] for c > 0."""
     if set(e) <= {((), ())}:
         return number(int(e.get(((), ()), 0) > 0))
     if is_positive(e):
@@ -118,11 +118,10 @@ def is_above_0(e: Expression) -> Expression:
         return Expression()
     if is_whole(e):
         return _is_above_whole(e)
-    if not is_count(e):
-        assume("≠ 0", e)
+    zero = Expression() if is_count(e) else is_0(e)
     _, _, rest = common(e, signed=False)
     if _sign(rest) < 0:
-        return number(1) - is_above_0(e.times(-1))
+        return number(1) - zero - is_above_0(e.times(-1))
     name, indices = abstracted("above 0", rest)
     return atom("m", name, tuple(indices))
 
@@ -174,7 +173,10 @@ def without_scale(e: Expression, own: Sequence[str] = ()) -> Expression:
 
 
 def is_0(e: Expression) -> Expression:
-    """[a = 0], which is taken not to be so where nothing is known of a; [a_i = a_j] is δ_ij where no two are equal."""
+    """[a = 0], which is taken not to be so where nothing is known of a; [a_i = a_j] is δ_ij where no two are equal.
+
+    So is that of any a that is 0 where two of its indices are the same.
+    """
     if not e:
         return number(1)
     pair = _two_entries(e)
@@ -186,8 +188,14 @@ def is_0(e: Expression) -> Expression:
     if is_whole(e) and set(e) != {((), ())}:
         name, indices = abstracted("is 0", e.times(_sign(e)))
         return atom("m", name, tuple(indices))
-    if set(e) != {((), ())} and not is_positive(e) and not is_positive(e.times(-1)):
-        assume("≠ 0", e)
+    if set(e) == {((), ())} or is_positive(e) or is_positive(e.times(-1)):
+        return Expression()
+    if pairs := alike(e):
+        if len(pairs) > 1:
+            raise NoRule("what is 0 where one or another two places are the same")
+        assume("≠ 0 but where it is of any numbers", e)
+        return term((), ((("δ", *pairs[0]), ONE),))
+    assume("≠ 0", e)
     return Expression()
 
 

@@ -367,8 +367,8 @@ def expand_dims(x: Indexed, axis: Any) -> Indexed:
 
 
 def sign(x: Any) -> Indexed:
-    """1, or −1 where x < 0; of x = 0 nothing is known."""
-    return where(Real(lift(x)) < 0, -1, 1)
+    """[x > 0] − [x < 0]."""
+    return 1 * compared(x, 0) - compared(0, x)
 
 
 def arctan2(y: Any, x: Any) -> Indexed:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refnp.numbers.indexed import operations
-from refnp.numbers.indexed.arrays import Indexed, lift, symbol
+from refnp.numbers.indexed.arrays import Indexed, Places, lift, symbol
 from refnp.numbers.indexed.expressions import Assumptions, Expression, NoRule, assuming, total
 from refnp.numbers.indexed.functions import derivative, unknown_function
 from refnp.numbers.indexed.indices import meaning, moved
@@ -78,7 +78,7 @@ def gradients(page: Callable, arguments: Mapping[str, Indexed | None], **options
 def check_names(arguments: Mapping[str, Indexed | None]) -> None:
     """ValueError for a symbol that is not called as its argument: a derivative is taken by a name."""
     for name, x in arguments.items():
-        if x is not None and x.size != 0:
+        if x is not None and x.size != 0 and not isinstance(x, Places):
             at, _ = next(places(x.shape))
             found = {a[1] for _, factors in x.at(at) for a, _ in factors if a[0] == "x"}
             if found and name not in found:

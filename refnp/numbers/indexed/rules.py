@@ -7,6 +7,7 @@ deltas         δ_ik a_i = δ_ik a_k
 denominators   a b^p = b^(p + 1) − r b^p where b = a + r and p < 0: what stands in a denominator is divided out
 """
 
+import contextlib
 import functools
 import itertools
 import re
@@ -18,6 +19,7 @@ from refnp.numbers.indexed.expressions import (
     Expression,
     NoRule,
     assume,
+    assuming,
     function,
     is_positive,
     is_square,
@@ -39,8 +41,10 @@ from refnp.numbers.indexed.terms import (
     Atom,
     Index,
     Inside,
+    canonical,
     first_of,
     frozen,
+    indices_within,
     letters,
     letters_of,
     renamed,
@@ -257,6 +261,8 @@ def _inverse_or_root(e: Expression, p: Fraction) -> Expression:
         if p > 0:
             return e
         raise NoRule("something is divided by 0")
+    if p < 0 and alike(e):
+        raise NoRule("a division by what is 0 where two places are the same")
     if not is_positive(e):
         assume("≠ 0" if p.denominator == 1 else "> 0" if p < 0 else "≥ 0", e)
     k, outside, rest = common(e, signed=p.denominator == 1)
@@ -264,6 +270,22 @@ def _inverse_or_root(e: Expression, p: Fraction) -> Expression:
     if rest == number(1):
         return found
     return found * term((), ((("^", frozen(rest)), p),))
+
+
+def alike(e: Expression) -> list[tuple[Index, Index]]:
+    """Each two indices of e that make it 0 where they are the same, whatever its numbers are: i and j of a_i − a_j."""
+    inside = frozen(e)
+    own = sorted(inside.letters)
+    places = {i: None for i in indices_within(inside) if isinstance(i, tuple) and letters(i) <= inside.letters}
+    pairs = [*itertools.combinations(own, 2), *((i, at) for i in own for at in places if i not in letters(at))]
+    return [(one, other) for one, other in pairs if _vanishes(e, one, other)]
+
+
+def _vanishes(e: Expression, letter: str, at: Index) -> bool:
+    """Whether e is 0 with this index in place of the letter; where it is computed otherwise then, it is not."""
+    with assuming(), contextlib.suppress(NoRule):
+        return not canonical(substituted(e, {letter: at}))
+    return False
 
 
 def common(e: Expression, *, signed: bool) -> tuple[Fraction, list[tuple[Atom, Fraction]], Expression]:

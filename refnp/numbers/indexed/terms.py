@@ -100,6 +100,15 @@ def indices_of(atom: Atom) -> tuple[Index, ...]:
     return atom[2] if atom[0] in ("x", "m") else atom[1:] if atom[0] == "δ" else ()
 
 
+def indices_within(inside: Inside) -> Iterator[Index]:
+    """The indices of all atoms in it, and of what is inside of them."""
+    for (_, factors), _ in inside.terms:
+        for atom, _ in factors:
+            yield from indices_of(atom)
+            if atom[0] in ("f", "^"):
+                yield from indices_within(atom[-1])
+
+
 def level_of(atom: Atom) -> int:
     """How deep expressions stand within an atom: a sum has a level above all that stands in it."""
     return atom[-1].level if atom[0] in ("f", "^") else 0
