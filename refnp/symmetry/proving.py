@@ -27,11 +27,10 @@ from refnp.numbers.indexed.sizes import Size, is_alike, pieces, product_of, sum_
 from refnp.symmetry.actions import Action, NamedAction, Product, Trivial
 from refnp.symmetry.claim import Claim, arrays_of, leaves
 from refnp.symmetry.geometry import Negate, Scale, Translate
-from refnp.symmetry.instances import Sides, another, contradiction
 from refnp.symmetry.inverse import Inverse
 from refnp.symmetry.lockstep import Both
 from refnp.symmetry.places import Flip, Permute, Repeat, Select
-from refnp.symmetry.shapes import unknown_arrays
+from refnp.symmetry.shapes import Sides, another, contradiction, unknown_arrays
 from refnp.symmetry.shifts import Roll
 
 HAS_LENGTH = re.compile(r"[(,·+] *([4-9]|\d\d+)\b")  # a number that is tried as a letter

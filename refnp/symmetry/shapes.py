@@ -1,17 +1,28 @@
-"""Shapes of arguments as they are written, "x (n, d), mask boolean (n, m)", and arrays of unknown numbers of them."""
+"""Shapes of arguments as they are written, "x (n, d), mask boolean (n, m)", arrays of unknown numbers and drawn ones.
+
+A proof sees a function go one way. A function that asks what it is given, whether a size is even, or an array is one of
+NumPy's, or whole, may go another way for the arrays with which it is used. Where numbers contradict it, nothing is
+proved (`contradiction`).
+"""
 
 import functools
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from refnp.autograd.notation import ARGUMENT, SHAPE, Argument
 from refnp.numbers.indexed.arrays import Indexed, Places, mask, symbol
 from refnp.numbers.indexed.sizes import Size, product_of, sum_of
 
 GIVEN = re.compile(rf"([\w.]+) ({SHAPE})")
+LENGTHS = (1, 2, 3, 4, 5, 8, 9, 16, 17)
+LARGEST = 20_000  # numbers of an array
+GROSS = 1e-3  # of the largest number: rounding is smaller
+Sides = Callable[[dict[str, Any], np.random.Generator], tuple[Mapping[str, Any], Mapping[str, Any]]]
 NUMBERS = ("", "positive", "real", "floating")  # what may be written in front of a shape
 
 
@@ -55,3 +66,65 @@ def unknown_arrays(shapes: str, least: float = math.inf) -> dict[str, Indexed]:
         else:
             found[name] = (mask if kind == "boolean" else symbol)(name, *axes)
     return found
+
+
+# ---- beside numbers
+
+
+def contradiction(shapes: str, sides: Sides) -> str:
+    """Sizes at which the two `sides` of what is proved differ, in words; "" if none were found.
+
+    They are computed of arrays of numbers, with a generator for what else is drawn; where that raises an error, nothing
+    is known.
+    """
+    rng = np.random.default_rng(0)
+    for sizes, arrays in instances(shapes, rng):
+        try:
+            with np.errstate(all="ignore"):
+                one, other = sides(arrays, rng)
+                differ = list(one) != list(other) or any(map(grossly_differ, one.values(), other.values()))
+        except Exception:  # the sides may be any code, which need not take these arrays
+            continue
+        if differ:
+            lengths = ", ".join(f"{name} = {length}" for name, length in sizes.items())
+            return f"numbers contradict it{lengths and ', with '}{lengths}"
+    return ""
+
+
+def instances(shapes: str, rng: np.random.Generator) -> Iterator[tuple[dict[str, int], dict[str, Any]]]:
+    """Lengths for the letters, each of which has all of LENGTHS that are not too large, and arrays of such shapes."""
+    letters: dict[str, None] = {}
+    list(as_written(shapes, lambda name: letters.setdefault(name) or 1))
+    for lengths in zip(*(rng.permutation(LENGTHS).tolist() for _ in letters), strict=True) if letters else [()]:
+        for most in reversed(LENGTHS):
+            sizes = {name: min(length, most) for name, length in zip(letters, lengths, strict=True)}
+            written = list(as_written(shapes, sizes.__getitem__))
+            if all(math.prod(shape) <= LARGEST for _, _, shape, _ in written):
+                break
+        yield sizes, {name: drawn(kind, shape, places, rng) for name, kind, shape, places in written}
+
+
+def drawn(kind: str, shape: list[int], places: int, rng: np.random.Generator) -> np.ndarray:
+    """Random numbers of this kind."""
+    if kind == "whole":
+        return rng.integers(0, places, shape)
+    if kind == "boolean":
+        return rng.random(shape) < 0.7
+    return rng.uniform(0.5, 2, shape) if kind == "positive" else rng.normal(size=shape)
+
+
+def another(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Other numbers of the same kind."""
+    if x.dtype.kind == "f":
+        return x * rng.uniform(0.5, 2, x.shape)
+    return ~x if x.dtype == bool else rng.permuted(x)
+
+
+def grossly_differ(x: Any, y: Any) -> bool:
+    """Whether two arrays differ in shape, or by more than rounding where both are finite."""
+    x, y = np.asarray(x), np.asarray(y)
+    if x.shape != y.shape:
+        return True
+    finite = np.isfinite(x) & np.isfinite(y)
+    x, y = x[finite].astype(complex), y[finite].astype(complex)
+    return bool(np.any(np.abs(x - y) > GROSS * max(np.abs(x).max(initial=0), np.abs(y).max(initial=0))))
