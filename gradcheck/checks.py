@@ -148,7 +148,7 @@ def compare(
         remarks=report.remarks + tuple(_remarks(problem, claim, chosen)),
     )
     if order == 2:
-        left_out_kinks = tuple(Kink(*problem.place_of(at.element)) for at in slopes)
+        left_out_kinks = tuple(Kink(*problem.place_of(at.element), jumps=bool(np.any(at.jumps))) for at in slopes)
         report = replace(report, kinks=left_out_kinks, left_out=report.left_out + len(slopes))
         if not smooth.size:
             return replace(report, remarks=(*report.remarks, "f has a kink at every element; choose another point"))

@@ -46,6 +46,7 @@ def judge_joint(
     For the cotangents of `here`, and for some outputs alone.
     """
     problem, rng = claim.problem, np.random.default_rng(report.seed)
+    slopes = [at for at in slopes if not np.any(at.jumps)]
     if len(slopes) < 2 or report.disagrees or problem.noise(precision).is_coarse(np.float64):
         return report
     support = np.array([at.element for at in slopes])
@@ -59,7 +60,7 @@ def judge_joint(
         if k == 1 and steepest.any():
             weights = np.abs(weights) * steepest / np.abs(steepest).max()
         d = Direction(support, weights * problem.own[support])
-        low, high, _ = bounds_along(problem, d, here.method, precision, rng)
+        low, high, *_ = bounds_along(problem, d, here.method, precision, rng)
         for u, gradient in claims:
             used = u != 0
             a, b = u[used] * low[used], u[used] * high[used]
@@ -101,12 +102,15 @@ def with_slopes_beside(
         return slopes
 
     def beside(d: Direction, at: Slopes | None) -> Slopes | None:
-        least, greatest, irregular = bounds_along(problem, d, method, precision, rng)
+        if at is not None and np.any(at.jumps):
+            return at
+        least, greatest, irregular, noise = bounds_along(problem, d, method, precision, rng)
         per_size = problem.size[d.support[0]] / problem.own[d.support[0]]
         least, greatest = least * per_size, greatest * per_size
         low, high = (greatest, greatest) if at is None else at.bounds
         with np.errstate(invalid="ignore"):
-            more = np.maximum(low - least, greatest - high) > OUTSIDE * np.maximum(np.abs(least), np.abs(greatest))
+            size = OUTSIDE * np.maximum(np.abs(least), np.abs(greatest))
+            more = np.maximum(low - least, greatest - high) > size + 4 * noise * per_size
             error = OUTSIDE / 20 * (greatest - least)
         known = (np.isfinite(greatest) | irregular).all()  # else nothing is known beside x
         return Slopes(int(d.support[0]), least, greatest, error) if known and (more | irregular).any() else at
@@ -126,10 +130,11 @@ def with_slopes_beside(
 
 def bounds_along(
     problem: FlatFunction, d: Direction, method: Method, precision: DType, rng: np.random.Generator
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array, Array, Array]:
     """−f°(x; −d) and f°(x; d) of each output, (m,) both; ∓∞ where they are not known.
 
-    And where they are not, though slopes were met beyond those at x, so that these are no bounds.
+    And where they are not, though slopes were met beyond those at x, so that these are no bounds; and by how much noise
+    moves a slope.
     """
     slope, error = (
         _by_complex_step(problem, method, d)
@@ -156,8 +161,9 @@ def bounds_along(
         known &= within | is_sum | (np.minimum(*times) > 1)
         flat = size <= error
     low, high = np.minimum(ends.min(0), least), np.maximum(ends.max(0), greatest)
+    low, high = np.where(flat, np.minimum(low, -error), low), np.where(flat, np.maximum(high, error), high)
     irregular = ~(known | flat | within) & np.isfinite(size) & (error <= OUTSIDE * size)
-    return np.where(known | flat, low, -np.inf), np.where(known | flat, high, np.inf), irregular
+    return np.where(known | flat, low, -np.inf), np.where(known | flat, high, np.inf), irregular, error
 
 
 def sums_of_kinks(slope: Slope, way: Array, here: Array, support: Array) -> tuple[Array, list[Array]]:

@@ -8,6 +8,9 @@ one is a convention, and each framework has its own. So there the claim has to b
 The claim for each such output alone is asked for; and for a cotangent u, x̄ⱼ must lie between the sums of uᵢ times the
 one or the other bound of output i, which bounds it less closely where several outputs have a kink at one element.
 
+Slopes that grow for ever as points come nearer to x are infinite: √x, x log x at 0. Slopes that change, as those of
+|x|^1.01 do, have a limit that is not reached: nothing is said. Nor is it where f jumps, to whatever slope.
+
 A kink is looked for with steps as long as the array's elements are. What is found is checked again with steps of the
 element's own size: relu has a slope at 1e-13, and log p at p = 1e-10. Where the complex step is trusted, its slopes at
 the two neighbouring numbers decide: a function that only bends sharply has one slope there.
@@ -22,7 +25,7 @@ from gradcheck.agreement import digits_of, most_digits
 from gradcheck.first_order import Direction, along
 from gradcheck.flat import ClaimedGradient, FlatFunction
 from gradcheck.noise import Noise
-from gradcheck.numerical import Estimate, Method, one_sided
+from gradcheck.numerical import SETTLED, Estimate, Method, limit, one_sided
 from gradcheck.precision import SAFETY, Array, DType, roundoff
 from gradcheck.report import Kink, Report, Worst
 
@@ -31,8 +34,8 @@ STEPS = (2.0**-8, 2.0**-18, 2.0**-28)
 ALONE = 4  # outputs whose kinks are judged one by one, for each element
 NEAREST = 2.0**-100  # of the size of the array: how near to 0 the neighbours of an element that is 0 are taken
 NOTHING: dict = dict.fromkeys(("left", "right", "claimed", "least", "greatest"))
-SMALL = 2.0**-20
-DIVERGES = 30  # slopes that grow by this from the largest step to the smallest have no limit: √x grows by 2¹⁰ at 0
+CLOSEST = 2.0**-32  # where a jump is told from a slope, after the smallest of STEPS
+AROUND = (1024, 4, 1)  # times the distance of the neighbours: where the complex step is taken beside x
 
 
 def has_kink(
@@ -104,12 +107,14 @@ def _axis(problem: FlatFunction, j: int, length: float) -> Array:
 @dataclass(frozen=True)
 class Slopes:
     """The slopes of F along one element, to its left and to its right, each (m,) and for a step as long as the size of
-    the array; nan where F has no values, infinite where they have no limit. `error`: how far they may be wrong."""
+    the array; nan where F has no values, infinite where they have no limit. `error`: how far they may be wrong.
+    `jumps`: which outputs (m,) jump there, so that they have no slopes, and −∞ and ∞ here."""
 
     element: int
     left: Array
     right: Array
     error: Array
+    jumps: Array | bool = False
 
     @property
     def bounds(self) -> tuple[Array, Array]:
@@ -131,48 +136,65 @@ def by_differences(problem: FlatFunction, precision: DType, j: int) -> Slopes:
     """The slopes at element j by one-sided differences, with steps of the element's own size."""
     own, noise = float(problem.own[j]), problem.noise(precision)
     x, v = problem.x.astype(precision), _axis(problem, j, own).astype(precision)
+    here, per_size = problem(x), float(problem.size[j]) / own
+    allowed = np.maximum(noise.relative * np.abs(here), noise.absolute)
+    sides, error, jumps = [], np.zeros(here.shape), np.zeros(here.shape, bool)
     with np.errstate(all="ignore"):
         both = [one_sided(problem, x, v, step=step, noise=noise) for step in STEPS]
-        sides, per_size = [], float(problem.size[j]) / own
-        for side in (0, 1):
+        for side, sign in enumerate((-1, 1)):
+            *rises, closest = (problem(x + sign * h * v) - here for h in (*STEPS, CLOSEST))
+            jumps |= (np.abs(closest) > 0.9 * np.abs(rises[-1])) & (np.abs(closest) > 1e4 * allowed)
             first, *_, last = (pair[side] for pair in both)
             best = Estimate(*first)
             for pair in both[1:]:
                 best = best.or_closer(pair[side])
-            endless = np.abs(last.value) > DIVERGES * np.maximum(np.abs(first.value), 10 * last.error)
-            sides.append(Estimate(np.where(endless, np.copysign(np.inf, last.value), best.value), best.error))
-        error = np.fmax(sides[0].error, sides[1].error) * per_size
-    return Slopes(j, sides[0].value * per_size, sides[1].value * per_size, np.where(np.isfinite(error), error, 0.0))
+            slopes = [rise / (sign * h) for rise, h in zip(rises, STEPS, strict=True)]
+            endless, changes = limit(slopes, STEPS, 10 * allowed / STEPS[-1])
+            changes &= ~(last.error <= SETTLED * np.abs(last.value))
+            sides.append(np.where(endless, np.copysign(np.inf, slopes[-1]), best.value) * per_size)
+            error = np.fmax(error, np.where(changes, np.abs(best.value), best.error) * per_size)
+    left, right = sides
+    return _with_jumps(Slopes(j, left, right, np.where(np.isfinite(error), error, 0.0), jumps))
 
 
 def by_complex_step(problem: FlatFunction, method: Method, j: int) -> Slopes | None:
-    """The slopes at element j by the complex step at the numbers beside it, None where they are one.
+    """The slopes at element j by the complex step at the numbers beside it, None where they are one, and f has a limit.
 
     A slope that changes smoothly changes four times as much over four times the distance; at a kink it does not.
     """
     x, size = problem.x.astype(method.precision), float(problem.size[j])
     near = float(np.spacing(np.abs(x[j]))) if x[j] else size * NEAREST
+    here, sides, rounding = problem(x), [], SAFETY * roundoff(method.precision)
+    error, jumps, two = np.zeros(here.shape), np.zeros(here.shape, bool), np.zeros(here.shape, bool)
 
-    def slope(step: float) -> Array:
-        """Not a number where f is none: a complex root has values outside the domain."""
-        beside = x.copy()
-        beside[j] += step
-        derivative = method(problem, beside, _axis(problem, j, size)).value
-        return np.where(np.isfinite(problem(beside)), derivative, np.nan)
+    def beside(step: float) -> tuple[Array, Array]:
+        """F's slope and its rise there; not a number where it is none: a complex root has values outside the domain."""
+        y = x.copy()
+        y[j] += step
+        value = problem(y)
+        derivative = method(problem, y, _axis(problem, j, size)).value
+        return np.where(np.isfinite(value), derivative, np.nan), np.abs(value - here)
 
-    far_left, left, right, far_right = (slope(step * near) for step in (-4, -1, 1, 4))
     with np.errstate(invalid="ignore"):
+        for sign in (-1, 1):
+            slopes, rises = zip(*(beside(sign * k * near) for k in AROUND), strict=True)
+            jumps |= (rises[2] > 0.9 * rises[1]) & (rises[2] > 1e4 * rounding * problem.within)
+            endless, changes = limit(slopes, AROUND, rounding * np.abs(slopes[2]))
+            two |= endless | changes
+            least = np.where(changes, np.abs(slopes[2]), np.abs(slopes[1] - slopes[2]))
+            error = error + np.nan_to_num(least) + rounding * np.nan_to_num(np.abs(slopes[2]))
+            sides.append((slopes[1], slopes[2], np.where(endless, np.copysign(np.inf, slopes[2]), slopes[2])))
+        (far_left, left, to_left), (far_right, right, to_right) = sides
         gap, wider_gap = np.abs(right - left), np.abs(far_right - far_left)
-        rounding = SAFETY * roundoff(method.precision) * np.nan_to_num(np.abs(left) + np.abs(right))
-        two = (gap > rounding) & (2 * gap > wider_gap) | ~np.isfinite(gap)
-        error = rounding + sum(np.nan_to_num(np.abs(a - b)) for a, b in ((far_left, left), (far_right, right)))
-    if not two.any():
-        return None
-    for side, farther, step in ((left, far_left, -SMALL), (right, far_right, SMALL)):
-        grows = np.abs(side) > 1.01 * np.abs(farther)
-        endless = grows & (np.abs(side) > DIVERGES * np.abs(slope(step * size)))
-        side[endless] = np.copysign(np.inf, side[endless])
-    return Slopes(j, left, right, np.where(np.isfinite(error), error, 0.0))
+        steep = rounding * np.nan_to_num(np.abs(left) + np.abs(right))
+        two |= (gap > steep) & (2 * gap > wider_gap) | ~np.isfinite(gap) | jumps
+    return _with_jumps(Slopes(j, to_left, to_right, error, jumps)) if two.any() else None
+
+
+def _with_jumps(at: Slopes) -> Slopes:
+    """The same, with infinite slopes where f jumps."""
+    left, right = np.where(at.jumps, -np.inf, at.left), np.where(at.jumps, np.inf, at.right)
+    return replace(at, left=left, right=right)
 
 
 def slopes_at(problem: FlatFunction, method: Method, precision: DType, suspects: list[int]) -> list[Slopes]:
@@ -223,8 +245,8 @@ def _judge(problem: FlatFunction, at: Slopes, u: Array, gradient: Array, asked: 
     uncertain = float(np.abs(u) @ error)
     steepest = np.maximum(np.abs(low), np.abs(high))
     terms = float(np.abs(u) @ np.where(np.isfinite(steepest), steepest, 0.0))
-    left, right = (float(np.sum(u * np.where(np.isnan(side), other, side)))
-                   for side, other in ((at.left[used], at.right[used]), (at.right[used], at.left[used])))  # fmt: skip
+    with np.errstate(invalid="ignore"):  # ∞ − ∞
+        left, right = float(np.sum(u * at.left[used])), float(np.sum(u * at.right[used]))
     claimed = float(gradient[j]) * size
     outside = max(least - claimed, claimed - greatest, 0.0) if np.isfinite(claimed) else np.inf
     if np.isinf(claimed) and claimed in (left, right):  # an end of the domain where f has no finite slope
@@ -233,7 +255,8 @@ def _judge(problem: FlatFunction, at: Slopes, u: Array, gradient: Array, asked: 
     digits = float(digits_of(np.asarray(outside), np.asarray(terms), problem.dtype))
     holds = digits >= asked or outside <= max(10 * uncertain, rounding)
     unknown = holds and ((np.isinf(least) and np.isinf(greatest)) or uncertain > 0.1 * terms > 0)
-    kink = Kink(*problem.place_of(j), left / size, right / size, float(gradient[j]), least / size, greatest / size)
+    kink = Kink(*problem.place_of(j), left / size, right / size, float(gradient[j]), least / size, greatest / size,
+                jumps=bool(np.any(at.jumps & used)))  # fmt: skip
     return AtKink(kink, float(most_digits(problem.dtype)) if holds and not outside else digits, holds, unknown)
 
 
@@ -251,6 +274,13 @@ def with_kinks(report: Report, found: list[AtKink]) -> Report:
         agrees=not failed and not report.disagrees and (report.agrees or bool(known)),
         disagrees=report.disagrees or bool(failed),
     )
+    jumps = sum(one.unknown and one.kink.jumps for one in found)
+    for count, why in (
+        (jumps, "f jumps there"),
+        (left_out - jumps, "their slopes have no limit, or none that is known"),
+    ):
+        if count:
+            report = replace(report, remarks=(*report.remarks, f"{count} elements were left out: {why}"))
     if report.worst is None and known:
         report = replace(report, digits=min(one.digits for one in known))
     if not failed:

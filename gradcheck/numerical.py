@@ -30,6 +30,7 @@ Function = Callable[[Array], Array]
 STEP = 2.0**-332  # 1.1e-100, and a power of two: multiplying and dividing by it rounds nothing
 FIRST_STEP, FIRST_STEP_IF_COARSE = 0.125, 2.0  # as parts of v; the longer a step, the less noise matters
 FAR_SMALLER = 2.0**-200  # than the size of its array is an element that the complex step must be small beside
+SETTLED = 1e-6  # of a slope: what changes less, from one distance to the next, or in a table, has its limit
 STRAY = 1000  # times as far as at the steps beside it: the differences at halved steps were alike by chance
 NOT_RESOLVED = "differences do not resolve the derivative of f, and so cannot confirm it"
 IS_NOT_DERIVATIVE = "the imaginary part of f at x + ihv is not its derivative: f uses abs, conj, .real or the like"
@@ -232,7 +233,7 @@ def one_sided(
         f′₋(x)v = lim (f(x) − f(x − hv))/h        f′₊(x)v = lim (f(x + hv) − f(x))/h        (h ↓ 0)
 
     Each has a Richardson table of its own, of base 2, because one-sided differences err by all powers of h. Where f
-    jumps, the value is ±inf; where it has no finite values on one side, nan.
+    jumps, or its slopes grow for ever, the value is ±inf; where it has no finite values on one side, nan.
 
     Shapes: x and v (...), f: (...) → (m...) → two Estimates of (m...), in the dtype of x. `step` is the first one,
     `levels` how often it is halved, `noise` how far rounding moves f; by default a rounding of the dtype it returns.
@@ -253,9 +254,26 @@ def one_sided(
     for rows in tables:
         rises = np.array([np.abs(row[0]) * h for row, h in zip(rows, steps, strict=True)])
         jumps = (rises[-1] > 0.5 * rises.max(axis=0)) & (rises[-1] > 1e4 * allowed)
+        chosen = [0, levels // 2, levels - 1]
+        endless, _ = limit([rows[k][0] for k in chosen], [steps[k] for k in chosen], of_rows[-1])
         best = best_entry(rows, of_rows)
-        estimates.append(Estimate(np.where(jumps, np.copysign(np.inf, rows[-1][0]), best.value), best.error))
+        value = np.where(jumps | endless, np.copysign(np.inf, rows[-1][0]), best.value)
+        estimates.append(Estimate(value, best.error))
     return estimates[0], estimates[1]
+
+
+def limit(slopes: Sequence[Array], distances: Sequence[float], rounding: Array | float) -> tuple[Array, Array]:
+    """Where slopes (m,) at three distances, the nearest last, grow without a limit, and where it is not reached.
+
+    The slopes of a smooth function change by as much less as the distance does, those of log x alike in each halving.
+    """
+    first, middle, last = slopes
+    before, after = np.abs(middle - first), np.abs(last - middle)
+    alike = before * np.log(distances[1] / distances[2]) / np.log(distances[0] / distances[1])
+    moves = after > np.maximum(rounding, SETTLED * np.abs(last))
+    grows = (np.abs(last) > np.abs(middle)) & (np.abs(middle) > 1.01 * np.abs(first))
+    endless = moves & grows & (after > 0.95 * alike)
+    return endless, moves & ~endless & (after > 0.1 * alike)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What a check found: a `Report` to read or print, and the `GradientError` that a disagreement raises."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -52,7 +52,8 @@ class Kink:
     """An element at which f has one slope to its `left` and another to its `right`, and so no derivative.
 
     `claimed` is the gradient there for one cotangent, which must be finite and lie from `least` to `greatest`; all
-    five are None where the element was left out.
+    five are None where the element was left out. A slope is NaN where f has no values, infinite where it has no limit.
+    Where f `jumps`, it has no slopes.
     """
 
     place: str
@@ -63,11 +64,13 @@ class Kink:
     claimed: float | None = None
     least: float | None = None
     greatest: float | None = None
+    jumps: bool = field(default=False, kw_only=True)
 
     def __str__(self) -> str:
         if self.claimed is None:
-            return f"kink: {self.place}, left out"
-        return f"kink: {self.place}: claimed {self.claimed}, slopes {self.left} (left) and {self.right} (right)"
+            return f"{'jump' if self.jumps else 'kink'}: {self.place}, left out"
+        left, right = ("none" if slope != slope else slope for slope in (self.left, self.right))
+        return f"kink: {self.place}: claimed {self.claimed}, slopes {left} (left) and {right} (right)"
 
 
 @dataclass(frozen=True)

@@ -239,3 +239,105 @@ def test_smooth_functions_have_none():
     for f in (np.exp, np.tanh, lambda x: x**3, lambda x: 0 * x, lambda x: np.ones_like(x)):
         for scale in (1e-6, 1.0, 1e3):
             assert not has_kink(f, rng.normal(size=20) * min(scale, 10), np.full(20, min(scale, 10))).any()
+
+
+def at_zero(f, claimed, beside=(0.5,), slope=1.0, at=0.0):
+    """The report on f at [at, *beside], where its gradient is `claimed` there and `slope` elsewhere."""
+    x = np.array([at, *beside])
+    gradient = np.array([claimed, *(slope for _ in beside)])
+    return compare(f, (x,), vjp=lambda _, x: (f(x), lambda u: (u * gradient,)))
+
+
+JUMPS = {  # where, the slope beside it, and whether the complex step is taken
+    "to one side": (lambda x: np.where(x.real > 0, x + 1, x), 0.0, 1.0),
+    "a little": (lambda x: np.where(x.real > 0, x + 1e-2, x), 0.0, 1.0),
+    "at a number": (lambda x: np.where(x == 0, 5.0, x), 0.0, 1.0),
+    "with other slopes": (lambda x: np.where(np.abs(x.real) > 1, x, 0 * x), 1.0, 0.0),
+    "as floor": (np.floor, 1.0, 0.0),
+    "as floor of the real part": (lambda x: np.floor(x.real) + 0 * x, 1.0, 0.0),
+    "as sign": (lambda x: np.sign(x.real) + 0 * x, 0.0, 0.0),
+}
+
+
+@pytest.mark.parametrize("what", JUMPS)
+def test_where_f_jumps_it_has_no_slopes(what):
+    """No claim is right there or wrong, but for one that is not finite; the other elements are judged."""
+    f, at, slope = JUMPS[what]
+    for claimed in (0.0, 0.5, 7.0):
+        report = at_zero(f, claimed, slope=slope, at=at)
+        assert (report.agrees, report.left_out, report.elements) == (True, 1, 1), report
+        assert "jump: argument 0 (x) at [0], left out" in str(report)
+        assert "1 elements were left out: f jumps there" in report.remarks
+    assert at_zero(f, np.nan, slope=slope, at=at).disagrees
+    assert at_zero(f, 0.0, slope=slope + 1, at=at).disagrees
+    assert compare(f, (np.array([at, 0.5]),), vjp=lambda _, x: (f(x), lambda u: (u * slope,)), order=2).kinks[0].jumps
+
+
+def modulus(x):
+    return np.where(x.real > 0, x, -x)
+
+
+def x_log_x(size):
+    return lambda x: np.where(x == 0, 0 * x, x * np.log(size(np.where(x == 0, 1, x))))
+
+
+ENDLESS = {  # a function, its slope at 0, and that at 0.5
+    "root": (np.sqrt, np.inf, 0.5**0.5),
+    "cube root": (np.cbrt, np.inf, 0.5 ** (-2 / 3) / 3),
+    "root of the modulus": (lambda x: np.sqrt(modulus(x)), None, 0.5**0.5),
+    "x log x": (x_log_x(lambda x: x), -np.inf, np.log(0.5) + 1),
+    "x log |x|": (x_log_x(modulus), -np.inf, np.log(0.5) + 1),
+    "x log |x|, not analytic": (x_log_x(np.abs), -np.inf, np.log(0.5) + 1),
+}
+
+
+@pytest.mark.parametrize("beside", [(), (0.5,)])
+@pytest.mark.parametrize("what", ENDLESS)
+def test_a_slope_that_grows_for_ever_is_no_number(what, beside):
+    """The infinite slope is not refuted, that of the other sign is, and no number is taken for it."""
+    f, infinite, slope = ENDLESS[what]
+    for claimed in (infinite, 0.0, -69.7, 29.25) if infinite else (0.0, 29.25):
+        report = at_zero(f, claimed, beside, slope)
+        assert not report.disagrees, report
+        assert (report.left_out, report.elements) == (1, len(beside))
+    if infinite:
+        assert at_zero(f, -infinite, beside, slope).disagrees
+    assert at_zero(f, np.nan, beside, slope).disagrees
+
+
+@pytest.mark.parametrize("size", [np.abs, modulus])
+@pytest.mark.parametrize("power", [1.001, 1.02, 1.05])
+def test_slopes_that_have_not_reached_their_limit_are_no_numbers(power, size):
+    """That of |x|^1.02 is 0 at 0, and 0.63 at 1e-10: what lies between is not judged, the rest is wrong."""
+    f, slope = lambda x: size(x) ** power, power * 0.5 ** (power - 1)
+    for claimed in (0.0, 0.1):
+        report = at_zero(f, claimed, slope=slope)
+        assert (report.agrees, report.left_out, report.elements) == (True, 1, 1), report
+    assert at_zero(f, 1e3, slope=slope).disagrees
+
+
+@pytest.mark.parametrize("size", [np.abs, modulus])
+def test_a_kink_in_a_bend_has_two_slopes(size):
+    """Both sides bend, on the scale of x or far below it, and the slopes at x have a limit all the same."""
+    for f, low, high, slope in (
+        (lambda x: size(x) + x * x, -1, 1, 2),
+        (lambda x: size(x) + np.tanh(1e5 * x) * 1e-5, 0, 2, 1),
+    ):
+        for claimed, right in ((low, True), (0.5, True), (high, True), (low - 0.1, False), (high + 0.1, False)):
+            assert at_zero(f, claimed, slope=slope).agrees == right, (f, claimed)
+
+
+def test_the_side_without_values_is_said():
+    report = at_zero(lambda x: np.where(x.real < 0, np.nan, x + x * x), 1.0, slope=2.0)
+    assert report.agrees
+    assert str(report.kinks[0]).endswith("slopes none (left) and 1.0 (right)")
+    assert at_zero(lambda x: np.where(x.real < 0, np.nan, x + x * x), 0.9, slope=2.0).disagrees
+
+
+@pytest.mark.parametrize("x", [1.3345505653442107, -1.5])
+def test_the_noise_of_a_flat_function_is_no_kink(x):
+    """Beside x the slopes are one unit of rounding over the step, or 0."""
+    f = lambda x: 0.7 * np.tanh(10 * x.real)
+    report = compare(f, (np.array([x]),), vjp=lambda _, x: (f(x), lambda u: (0 * x * u,)))
+    assert report.disagrees
+    assert report.kinks == ()
