@@ -14,7 +14,7 @@ import numpy as np
 
 from refnp.autograd.declaration import Declaration
 from refnp.numbers.rounding import ASSUMED
-from refnp.verify.case import Answer, Problem, quiet
+from refnp.verify.case import Answer, Problem
 from refnp.verify.causes import SECONDS, Cause, Clock, causes
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement, Key
 from refnp.verify.layer_names import closest
@@ -105,15 +105,8 @@ def causes_of(report: Report, *, of_one: bool = True) -> list[Cause]:
     """
     rows = {row.key: row for row in report.deviations}
     failures = grouped({key: row.why for key, row in rows.items() if row.why}, rows)
-    with quiet():
-        found = causes(
-            report.answers,
-            [row for row in rows.values() if not row.why],
-            report.known,
-            of_one=of_one,
-            ask=report.ask,
-            clock=Clock(report.seconds, report.told),
-        )
+    wrong, clock = [row for row in rows.values() if not row.why], Clock(report.seconds, report.told)
+    found = causes(report.answers, wrong, report.known, of_one=of_one, ask=report.ask, clock=clock)
     left = {key: report.known[key] for cause in found if not cause.says for key in cause.rows if key in report.known}
     named = []
     for cause in found:

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,17 @@ REDUCTIONS = ("none", "sum", "mean", "batchmean", "rows")
 
 
 def hints(asked: Asked, report: Report) -> list[str]:
+    """With what the first cases that deviate would hold; a RuntimeWarning where looking for it ends in an error."""
+    found = []
+    for of_kind in (of_conventions, of_other_arguments):
+        try:
+            found += of_kind(asked, report)
+        except Exception as failure:  # which is none of the function's
+            warnings.warn(f"no hint: {type(failure).__name__}: {failure}", RuntimeWarning, stacklevel=1)
+    return found
+
+
+def of_conventions(asked: Asked, report: Report) -> list[str]:
     """The conventions with which the first cases that deviate would hold, output alone."""
     outputs = [row for row in report.deviations if row.quantity == "output"]
     if not outputs:
@@ -88,10 +100,13 @@ def of_other_arguments(asked: Asked, report: Report) -> list[str]:
 
 
 def is_same_of(function: Callable, case: Case) -> bool:
-    """Whether a function gives the same where a case has other arguments in the place of its own."""
+    """Whether a function gives the same where a case has other arguments in the place of its own, and takes them."""
     problem = case.problem("float64")
     with np.errstate(all="ignore"):
-        given = function(*problem.arrays.values(), **case.options)
+        try:
+            given = function(*problem.arrays.values(), **case.options)
+        except ValueError:  # such as a negative deviation
+            return False
     right = case.layer.function(*problem.arrays.values(), **case.options)
     return np.shape(given) == np.shape(right) and bool(np.allclose(given, right, rtol=ALIKE, atol=ALIKE))
 

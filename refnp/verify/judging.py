@@ -28,7 +28,7 @@ from refnp.verify.conventions import OF_CHANNELS, changes, chosen_layouts, chose
 from refnp.verify.every.asking import cases_of_every, precision_of, report_of_every
 from refnp.verify.findings import Report, first_line
 from refnp.verify.frameworks import PAGES, inspection, module_parameters
-from refnp.verify.hints import family_of, hints, of_other_arguments
+from refnp.verify.hints import family_of, hints
 from refnp.verify.judge import matches
 from refnp.verify.layer_names import axes_of_space, closest, meaning, named_cases, with_kin
 from refnp.verify.layers import cases_to_ask
@@ -166,7 +166,7 @@ def judge(
     if not report.holds and layout is None:
         report = of_axes_taken(asked, report, name, dtypes)
     if not report.holds:
-        report.hints = hints(asked, report) + of_other_arguments(asked, report)
+        report.hints = hints(asked, report)
     report.seconds = seconds
     return report
 

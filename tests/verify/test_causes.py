@@ -1,5 +1,6 @@
 """What a wrong function is called: by an option, by one number, by the line of a page, by a rounding to the bit."""
 
+import ast
 import ctypes
 
 import numpy as np
@@ -7,8 +8,12 @@ import pytest
 
 import refnp
 from refnp.layers.masks import window
+from refnp.verify import hints
 from refnp.verify.causes import Clock, causes
 from refnp.verify.causes.closed_forms import closed_form, with_digits
+from refnp.verify.causes.page_edits import edits_and_names, subject
+from refnp.verify.edits.opened import code_of
+from refnp.verify.layer_names import named_cases
 
 
 def softmax_of(scores):
@@ -338,3 +343,48 @@ def test_what_rounding_hides_is_no_lack_of_influence():
     report = refnp.judge("softmax", softmax, precision="float16 in and out, float32 inside", seconds=5)
     assert not report.holds
     assert "does not depend" not in str(report)
+
+
+@pytest.mark.parametrize("name", ["scatter", "grouped_attention", "arctan2", "einsum", "concatenate"])
+def test_every_edit_of_a_line_with_a_star_can_be_compiled(name):
+    function = subject(named_cases(name)[0].layer)
+    every = [edit for back in (False, True) for edit in edits_and_names(function, of_pullback=back)]
+    own = [edit for edit in every if any(isinstance(node, ast.Starred) for node in ast.walk(edit.line))]
+    assert own
+    for edit in own:
+        code_of(edit.tree, "page.py")
+
+
+def of_tiled_values(query, key, value):
+    """The heads of values in turn, those of keys next to one another."""
+    each = query.shape[-3] // key.shape[-3]
+    return softmax_of(scores_of(query, np.repeat(key, each, -3))) @ np.concatenate([value] * each, -3)
+
+
+def test_a_layer_whose_page_is_called_with_a_star_has_a_report():
+    report = refnp.judge("grouped_attention", of_tiled_values, dtypes="float64", skip="*made*", seconds=5)
+    assert not report.holds
+    assert "two of four heads share" in str(report)
+
+
+def broken(*given):
+    raise LookupError("no such edit")
+
+
+@pytest.mark.parametrize("where", ["page_edits.subject", "mutants_of", "seen"])
+def test_a_stage_that_ends_in_an_error_names_no_cause_and_the_others_are_tried(where, monkeypatch):
+    report = refnp.judge("attention", padded, only="*ordinary*", dtypes="float64", seconds=None)
+    monkeypatch.setattr(f"refnp.verify.causes.search.{where}", broken)
+    with pytest.warns(RuntimeWarning, match="no cause was looked for among .*: LookupError: no such edit"):
+        (cause,) = report.causes
+    assert not cause.says
+    assert ("weights do not sum to 1" in cause.seen) == (where != "seen")
+    assert "LookupError" in cause.pattern
+
+
+def test_hints_that_end_in_an_error_are_none_and_the_verdict_stays(monkeypatch):
+    monkeypatch.setattr(hints, "family_of", broken)
+    with pytest.warns(RuntimeWarning, match="no hint: LookupError: no such edit"):
+        report = refnp.judge("attention", padded, only="*ordinary*", dtypes="float64")
+    assert not report.holds
+    assert report.hints == []

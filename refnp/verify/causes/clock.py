@@ -16,7 +16,10 @@ class OutOfTime(KeyboardInterrupt):
 
 @dataclass
 class Clock:
-    """What is being tried, since when, and until when; `told` is called with it once a second."""
+    """What is being tried, since when, and until when; `told` is called with it once a second.
+
+    `broken` are the stages that ended in an error, with what it says.
+    """
 
     seconds: float | None = None
     told: Callable[[str], None] | None = None
@@ -24,6 +27,15 @@ class Clock:
     share: float = OF_SEARCH
     start: float = field(default_factory=time.process_time)
     heard: float = 1.0
+    broken: list[str] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def unless_broken(self) -> Iterator[None]:
+        """Within this block an error ends what is being tried, and nothing else."""
+        try:
+            yield
+        except Exception as failure:
+            self.broken.append(f"{self.stage}: {type(failure).__name__}: {failure}")
 
     def tick(self) -> None:
         """OutOfTime if the seconds are over."""

@@ -14,6 +14,7 @@ NaN and infinity explain nothing by themselves: a row of nothing else is explain
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -64,7 +65,8 @@ def causes(
     Rows that are `known` for another reason need no explanation.
     Where the answers are not `of_one` function, what is right in one says nothing of another. `ask` has the function
     answer another problem, to see what it does where nothing fits. When the seconds of a `clock` are over, or at
-    Ctrl-C, what was found until then is said, and at what the search was ended.
+    Ctrl-C, what was found until then is said, and at what the search was ended. A stage that ends in an error names no
+    cause, and a RuntimeWarning says so.
     """
     clock = clock or Clock()
     wrong = {row.key for row in rows if row.verdict == DEVIATES}
@@ -77,6 +79,8 @@ def causes(
             own = wrong & {row for a in answered for row in a.rows}
             if own:
                 found += Search(answered, own, set(known), of_one, clock).causes(ask)
+    for what in clock.broken:
+        warnings.warn(f"no cause was looked for among {what}", RuntimeWarning, stacklevel=1)
     return found
 
 
@@ -121,9 +125,9 @@ class Search:
             worst = max(self.before[row] for row in rest)
             own = [a.only({row[2] for row in a.rows & rest}) for a in self.deviating if a.rows & rest]
             what = "" if ask is None else self._seen(own, ask)
-            says = pattern(rest, self.answered)
-            if self.stopped:
-                says += f"{', ' if says else ''}and the search was ended at {self.stopped}"
+            lacks = [f"and the search was ended at {self.stopped}"] if self.stopped else []
+            lacks += [f"and none was looked for among {what}" for what in self.clock.broken]
+            says = ", ".join(filter(None, [pattern(rest, self.answered), *lacks]))
             found.append(Cause("", _sorted(rest), worst, worst, self.layer.name, (), says, seen=what))
         return found
 
@@ -136,11 +140,13 @@ class Search:
             return ask(problem)
 
         try:
-            return seen(own, asked)
+            with self.clock.unless_broken():
+                return seen(own, asked)
         except KeyboardInterrupt:
-            return ""
+            pass
         finally:
             self.clock.share = OF_SEARCH
+        return ""
 
     def best(self) -> Covered:
         """Explanations that cover the rows, and the rows that are left: the first source that leaves none."""
@@ -149,7 +155,8 @@ class Search:
             for stage, of_several, covered in self._stages():
                 self.clock.stage, self.left = stage, best[1]
                 if best[1] or (of_several and len(best[0]) > 1):
-                    best = min((covered(), best) if of_several else (best, covered()), key=self._worth)
+                    with self.clock.unless_broken():
+                        best = min((covered(), best) if of_several else (best, covered()), key=self._worth)
         except OutOfTime:
             self.stopped = f"{self.clock.stage}, after {self.clock.seconds:g} s"
         except KeyboardInterrupt:
@@ -158,8 +165,8 @@ class Search:
 
     def _stages(self) -> Iterator[tuple[str, bool, Callable[[], Covered]]]:
         """What is tried one after the other, whether also in place of several mistakes that explain all, and how."""
-        mutants = mutants_of(self.layer)
-        narrow = [mutant for mutant in mutants if mutant.narrow]
+        mutants = lambda: mutants_of(self.layer)
+        narrow = lambda: [mutant for mutant in mutants() if mutant.narrow]
         found: list[Explanation] = []
 
         def with_found(more: Callable[[], list[Explanation]]) -> Callable[[], Covered]:
@@ -169,12 +176,12 @@ class Search:
 
             return covered
 
-        yield "known mistakes", True, lambda: self._cover(self._of_all_rows(mutants))
+        yield "known mistakes", True, lambda: self._cover(self._of_all_rows(mutants()))
         yield "edits of lines", True, self._whole
-        yield "known mistakes of some rows", True, with_found(lambda: self._singles(mutants))
-        yield "known mistakes of rounding", False, with_found(lambda: self._singles(narrow, loosely=True))
+        yield "known mistakes of some rows", True, with_found(lambda: self._singles(mutants()))
+        yield "known mistakes of rounding", False, with_found(lambda: self._singles(narrow(), loosely=True))
         yield "everything in float32", False, with_found(lambda: self._singles(narrower.of_precision(self.layer)))
-        yield "pairs of known mistakes", False, with_found(lambda: self._pairs(mutants))
+        yield "pairs of known mistakes", False, with_found(lambda: self._pairs(mutants()))
         yield "pairs of edits", False, lambda: self._whole(OF_PAIRS)
 
     def _worth(self, covered: Covered) -> tuple[int, int, int]:
@@ -226,7 +233,9 @@ class Search:
         """Sources with what fits: those of which something explains all rows, then those that leave a few."""
         partly = []
         for source in sources:
-            fitting = self._fitting(source, rows, quantities)
+            fitting: list[Explanation] = []
+            with self.clock.unless_broken():
+                fitting = self._fitting(source, rows, quantities)
             if fitting and self._is_whole(fitting[0], rows):
                 yield source, fitting
             elif fitting:

@@ -250,8 +250,8 @@ def _of_operation(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _of_call(node: ast.expr) -> Iterator[ast.expr]:
-    if not isinstance(node, ast.Call) or not node.args:
-        return
+    if not isinstance(node, ast.Call) or not node.args or isinstance(node.args[0], ast.Starred):
+        return  # what is starred is no expression by itself
     name, first, short = ast.unparse(node.func), node.args[0], getattr(node, "operation", "")
     if short in FUNCTIONS:
         taken = name.removesuffix(short) + FUNCTIONS[short]
