@@ -61,9 +61,16 @@ class Given:
         """What rounding may do to the right array."""
         return tolerance(self.problem.bounds[self.quantity], self.dtype)
 
-    def by(self, defect: KnownDefect) -> tuple[np.ndarray, np.ndarray]:
-        """What the formula of a defect gives, and what an answer may be off from it."""
-        return defect.bounds(self.problem, self.dtype)[self.quantity]
+    def by(self, defect: KnownDefect) -> tuple[np.ndarray, np.ndarray] | None:
+        """What the formula of a defect gives, and what an answer may be off from it; None if it is not of this case.
+
+        It refuses its arguments or options, or gives another shape.
+        """
+        try:
+            value, allowed = defect.bounds(self.problem, self.dtype)[self.quantity]
+        except (TypeError, ValueError):
+            return None
+        return (value, allowed) if value.shape == self.array.shape else None
 
 
 def excused_by(known: Sequence[KnownDefect], given: Given, vain: Counter[str] | None = None) -> KnownDefect | None:
@@ -110,10 +117,10 @@ def by_formula(defect: KnownDefect, given: Given) -> bool:
     An element of which nothing is known without the defect either, such as one that overflows, needs no explanation,
     and one that is right needs none where the formula says nothing.
     """
-    value, allowed = given.by(defect)
-    allowed = np.where(np.isfinite(value), allowed, 0)
-    if given.array.shape != value.shape:
+    if (found := given.by(defect)) is None:
         return False
+    value, allowed = found
+    allowed = np.where(np.isfinite(value), allowed, 0)
     own = given.tolerance
     silent = np.isfinite(own) & ~np.isfinite(allowed)
     if silent.any():
@@ -138,9 +145,9 @@ def fingerprint(given: np.ndarray) -> str:
 
 def contradicts(defect: KnownDefect, given: Given) -> bool:
     """Whether no number that the formula makes another than is right is as the formula has it."""
-    value, allowed = given.by(defect)
-    if given.array.shape != value.shape:
+    if (found := given.by(defect)) is None:
         return False
+    value, allowed = found
     right = given.problem.reference()[given.quantity]
     differs, away = (
         errors_over_bounds(a, value, bound, given.dtype)[1] > 1
@@ -151,7 +158,9 @@ def contradicts(defect: KnownDefect, given: Given) -> bool:
 
 def says_little(defect: KnownDefect, given: Given) -> bool:
     """Whether the formula would excuse the answer, too, if one of its elements were a hundredth of itself larger."""
-    (value, allowed), array = given.by(defect), given.array
+    if (found := given.by(defect)) is None:
+        return False
+    (value, allowed), array = found, given.array
     changed = (array * (1 + sign * CHANGE) for sign in (-1, 1))
     return any((np.isfinite(array) & (array != 0) & (np.abs(c - value) <= allowed)).any() for c in changed)
 

@@ -338,3 +338,40 @@ def test_a_formula_that_explains_nothing_is_not_computed_again_for_many_numbers(
     monkeypatch.setattr(excuses, "excuses", lambda *of: True)
     for problem in (small, large):
         assert excuses.explaining([excuses.SUBGRADIENT], Given(problem, "output", np.zeros(3)), vain)
+
+
+def test_a_convention_says_nothing_of_a_case_whose_options_it_does_not_take():
+    """That an axis is copied whose factor leaves its length is asked of made cases too, where a size is given."""
+
+    def nearest(x, *, size=None, factor=None, mode="nearest", align_corners=False):
+        return np.asarray(refnp.layers.upsample(x, size=size, factor=factor, mode=mode, align_corners=align_corners))
+
+    options = {"only": "upsample/made*", "dtypes": ("float32",), "framework": "numpy"}
+    assert refnp.judge("upsample", nearest, **options).holds
+    report = refnp.judge("upsample", lambda x, **of: nearest(x, **of) * np.asarray(1.25, x.dtype), **options)
+    assert not report.holds
+    assert any("size" in problem.case.options for problem in report.problems)
+
+
+def test_a_defect_of_one_element_is_said_of_no_longer_row(torch):
+    """The gain's gradient is ȳ x̂ = ȳ (x − μ)/√(σ² + ε): without ε it is another function, and none of PyTorch's."""
+
+    class Norm(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, gain, shift, eps):
+            ctx.save_for_backward(x)
+            return torch.nn.functional.layer_norm(x, x.shape[-1:], gain, shift, eps)
+
+        @staticmethod
+        def backward(ctx, bar):
+            (x,) = ctx.saved_tensors
+            return None, bar * (x - x.mean(-1, keepdim=True)) / x.std(-1, correction=0, keepdim=True), bar, None
+
+    of_gain = lambda x, gain, shift, eps=1e-5: Norm.apply(x, gain, shift, eps)
+    options = {"excused": ("PyTorch",), "gradients": True, "dtypes": ("float32",), "framework": "torch"}
+    report = refnp.judge("layer_norm", of_gain, only="*made: eps = 0.1, mean 1000", **options)
+    assert "gradient of gain" in {row.quantity for row in report.deviations}
+    right = torch.nn.functional.layer_norm
+    report = refnp.judge("layer_norm", lambda x, *p, **of: right(x, x.shape[-1:], *p, **of), **options)
+    assert report.holds
+    assert {row.issue for row in report.judgements} == {"", "pytorch/pytorch#188372"}

@@ -62,6 +62,12 @@ def folded(x, eps, axes=-1):
     return either(lambda: unit, lambda: x / s - mean / s), pullback
 
 
+def folded_of_one(x, eps, axes=-1):
+    """`folded` where the statistics are of one element, and else what is right."""
+    _, _, n = mean_and_deviation(x, eps, axes)
+    return (folded if n == 1 else standardized)(x, eps, axes)
+
+
 def folded_both_ways(x, eps, axes=-1):
     """`folded`, and x̄ = ŷ/s + c x + (−c μ − Σ ŷ/(n s)) with c = (μ Σ ŷ − Σ ŷ x)/(n s³), which cancels likewise."""
     unit, _ = folded(x, eps, axes)
@@ -187,7 +193,7 @@ LAYER_NORM_ONE = KnownDefect(
     "pytorch/pytorch#188372",
     "layer_norm over one element: x̂ is 0, and so the weight's gradient; rounding leaves some",
     ("gradient of gain",),
-    parts=FOLDED,
+    parts={standardized: folded_of_one},
 )
 ONE_PASS = {standardized: one_pass}
 JAX_VARIANCE = KnownDefect(
