@@ -9,6 +9,7 @@ A parameter with a word that says something is never given what that does not sa
 
 import functools
 import inspect
+import itertools
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -70,18 +71,18 @@ CALLED = {  # what frameworks call refnp's arguments; the first that a function 
 }
 
 
-def _of_two(name: str, one: str, number: str) -> tuple[str, ...]:
+STATISTICS = ("mean", "std", "variance", "log_variance", "log_std")
+
+
+def _of_two(name: str, number: str, *which: str) -> tuple[str, ...]:
     """What the mean, or a deviation, of the first or the second of two distributions is called."""
     own = [name, *(word for word in CALLED[name] if word not in (*GUESS, "input", "inputs"))]
-    after = tuple(f"{word}{end}" for word in own for end in (number, f"_{number}", f"_{one}"))
-    return after + tuple(f"{one}_{word}" for word in own)
+    after = tuple(f"{word}{end}" for word in own for end in (number, f"_{number}", *(f"_{one}" for one in which)))
+    return after + tuple(f"{one}_{word}" for word in own for one in which)
 
 
-CALLED |= {
-    f"{name}_{one}": _of_two(name, one, number)
-    for one, number in (("p", "1"), ("q", "2"))
-    for name in ("mean", "std", "variance", "log_variance", "log_std")
-}
+CALLED |= {f"{name}_p": _of_two(name, "1", "p", "post", "posterior") for name in STATISTICS}  # KL(posterior ‖ prior)
+CALLED |= {f"{name}_q": _of_two(name, "2", "q", "prior") for name in STATISTICS}
 CALLED |= {name: (*CALLED.get(name, ()), *more) for name, more in ARGUMENTS.items()}
 SAYS_SOMETHING = {  # words that say what they mean in any layer: what no argument of the layer is called is asked for
     *TRUTH, *LOGARITHMS, "y_pred", "logits", "probs", "probabilities",
@@ -94,6 +95,7 @@ SAYS_SOMETHING = {  # words that say what they mean in any layer: what no argume
     "gamma", "beta", "bias", "eps", "epsilon", "temperature", "lengths", "seq_lens", "sample_weight", "pos_weight",
     "weights", "class_weights", "residual", "rope", "cos", "sin", "freqs_cis",
 }  # fmt: skip
+SAYS_STATISTIC = {w: name for name in STATISTICS for w in (name, *CALLED[name]) if w in SAYS_SOMETHING}
 VALUES: dict[str, dict[Any, Any]] = {"approximate": {"none": False, "tanh": True}}  # for a function that takes a bool
 AS_ARRAYS = ("positive_weight",)  # options that are numbers here, and arrays for frameworks
 LEFT_OPEN = ("axis", "eps")  # options that are None in functions which then take a value of their own
@@ -283,7 +285,16 @@ def may_be(theirs: str, argument: str, others: Iterable[str]) -> bool:
     if theirs in words(argument):
         return True
     said = any(theirs in words(other) and len(theirs) > 1 for other in others)
-    return not said and re.sub(r"_?[0-9]$|_[pq]$", "", theirs) not in SAYS_SOMETHING
+    plain = re.sub(r"_?[0-9]$|_[pq]$", "", theirs)
+    own = [statistic] if (statistic := statistic_of(argument)) else map(statistic_of, words(argument))
+    return not said and plain not in SAYS_SOMETHING and statistic_of(plain) in ("", *own)
+
+
+def statistic_of(name: str) -> str:
+    """Which statistic of a distribution a name says, "log_variance" of "logvar_encoder"; "" if none."""
+    parts = name.split("_")
+    runs = sorted(itertools.combinations(range(len(parts) + 1), 2), key=lambda ends: ends[0] - ends[1])
+    return next((SAYS_STATISTIC[run] for i, j in runs if (run := "_".join(parts[i:j])) in SAYS_STATISTIC), "")
 
 
 def as_refnp_writes(option: str, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import math
 
 import numpy as np
 import pytest
@@ -381,3 +382,45 @@ def test_a_number_that_comes_back_is_numpys():
 
     pytest.importorskip("torch")
     assert "NumPy" in refnp.judge("cross_entropy", loss, only="*mean").about
+
+
+def divergence(mean_p, log_variance_p, mean_q, log_variance_q):
+    """KL of normals, by a series where the variances are nearly equal."""
+    p, v, q, w = (np.asarray(a, np.longdouble) for a in (mean_p, log_variance_p, mean_q, log_variance_q))
+    t = v - w
+    series = sum(t**k / np.longdouble(math.factorial(k)) for k in range(2, 30))
+    away = np.where(np.abs(t) < 0.5, series, np.expm1(t) - t)
+    return (((p - q) ** 2 * np.exp(-w) + away) / 2).astype(mean_p.dtype)
+
+
+@pytest.mark.parametrize(
+    ("names", "order"),
+    [
+        ("mu_p logvar_p mu_q logvar_q", (0, 1, 2, 3)),
+        ("mean_post logvar_post mean_prior logvar_prior", (0, 1, 2, 3)),
+        ("prior_mu log_var_prior post_mu log_var_post", (2, 3, 0, 1)),
+        ("posterior_mean prior_mean posterior_log_var prior_log_var", (0, 2, 1, 3)),
+    ],
+)
+def test_divergence_is_of_the_posterior_from_the_prior(names, order):
+    own = called(lambda *given: divergence(*(given[i] for i in order)), *names.split())
+    assert refnp.judge("normal_kl", own).holds
+    swapped = called(lambda *given: divergence(*(given[order[i]] for i in (2, 3, 0, 1))), *names.split())
+    assert not refnp.judge("normal_kl", swapped).holds
+
+
+@pytest.mark.parametrize("words", ["log_var_encoder log_var_decoder", "encoder_logvar decoder_logvar", "var_a var_b"])
+def test_what_a_word_within_a_name_says_is_no_other_statistic(words):
+    one, other = words.split()
+    own = called(divergence, "mean_encoder", one, "mean_decoder", other)
+    with pytest.raises(ValueError, match=f"{one} and {other} would be something else by name"):
+        refnp.judge("normal_kl", own)
+    told = {"mean_p": "mean_encoder", "log_variance_p": one, "mean_q": "mean_decoder", "log_variance_q": other}
+    assert refnp.judge("normal_kl", own, arguments=told).holds
+
+
+def test_a_hint_is_asked_of_no_numbers_that_refnp_refuses():
+    """A log-variance is no deviation: it may be below 0."""
+    own = called(divergence, "a", "b", "c", "d")
+    (hint,) = refnp.judge("normal_kl", own, dtypes=("float64",)).hints
+    assert "'log_variance_p': 'b'" in hint
