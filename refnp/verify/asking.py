@@ -46,6 +46,7 @@ from refnp.verify.record import DTYPES
 
 NO_KERNEL = re.compile(r"(not implemented for|not support\w*|unsupported)\W.*(Half|BFloat16|Float8|float16|precision)")
 BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError, RecursionError)  # no refusals
+REFUSALS = (NotImplementedError, ValueError, AssertionError)  # what a function raises for a case that it is not for
 TRIED = 3  # cases, to see whether another convention makes them right
 
 
@@ -100,7 +101,7 @@ class Asked:
         self.formats = checked_formats("judge", formats, self.layer.name, self.binding.arrays)
         self.chosen = lambda cases: [replace(case, formats=self.formats) for case in chosen(cases, only, skip)]
         self.cases = self.chosen(self.cases)
-        self.native = guess or inspection.found_out(function, self.attempt)
+        self.native, self.is_guessed = guess or inspection.found_out(function, self.attempt), guess is None
         if device is not None:
             self.check_device(device)
         if gradients and vjp is None and self.native is NUMPY:
@@ -186,7 +187,8 @@ class Asked:
         )
 
     def attempt(self, native: Native) -> Any:
-        """What the function makes of the first case that it can be asked, as it comes."""
+        """What the function makes of the first case that it can be asked and does not refuse, as it comes."""
+        refusal: Exception | None = None
         for case in self.cases:
             try:
                 own = self.adapted(case)
@@ -196,8 +198,11 @@ class Asked:
             call = self.call(problem)
             with quiet():
                 convert = lambda x: native.array(x, self.device)
-                return call.asked(self.function, convert, None)(*map(convert, call.arrays))
-        raise NotOfferedError("no case")
+                try:
+                    return call.asked(self.function, convert, None)(*map(convert, call.arrays))
+                except REFUSALS as failure:
+                    refusal = refusal or failure
+        raise refusal or NotOfferedError("no case")
 
     def adapted(self, case: Case) -> Case:
         """The case as this function can be asked; options of another layer only if the function has their names."""
@@ -311,9 +316,10 @@ class Asked:
         kinds = {(type(failure), re.sub(r"\d+", "0", first_line(failure))) for failure in self.raised.values()}
         failure = next(iter(self.raised.values()))
         if len(kinds) == 1 and all(row.why.startswith(f"{type(failure).__name__}: ") for row in report.judgements):
+            said = f'; it is given arrays of {self.native.name}, and framework="…" says which it takes'
             raise ValueError(
                 f"{self.who} could not be judged: every call ends in {type(failure).__name__}: {first_line(failure)}"
-                f"{place_of(failure, self.function)}"
+                f"{place_of(failure, self.function)}{said if self.is_guessed else ''}"
             ) from failure
 
     def without_gradients(self, problem: Problem, reference: Answer, failure: Exception) -> list[Judgement]:

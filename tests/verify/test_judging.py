@@ -490,6 +490,22 @@ def test_what_are_no_real_numbers_is_told(wrong):
         refnp.judge("sinh", wrong)
 
 
+def test_the_framework_of_a_function_that_refuses_the_first_cases_is_found_out_by_the_others(torch):
+    def convolution(x, weight, bias=None, *, error=NotImplementedError):
+        if weight.ndim != 4:
+            raise error("two axes alone")
+        given = (None if a is None else torch.from_numpy(np.ascontiguousarray(a)).double() for a in (x, weight, bias))
+        return torch.nn.functional.conv2d(*given).numpy().astype(x.dtype)
+
+    for error in (NotImplementedError, ValueError):
+        own = functools.partial(convolution, error=error)
+        report = refnp.judge("convolution", own, only="convolution/made*")
+        assert report.holds
+        assert "NumPy" in report.about
+    with pytest.raises(ValueError, match='it is given arrays of PyTorch, and framework="…" says which it takes'):
+        refnp.judge("softmax", lambda x: torch.from_numpy(x).softmax(-1).numpy().missing)
+
+
 def test_the_first_of_several_results_is_judged_and_none_is_no_result():
     report = refnp.judge("softmax", lambda x: (softmax(x), 1))
     assert report.holds
