@@ -6,10 +6,12 @@
     fewer elements: even shifts, quarter turns, no reflections, circular shifts only
     fewer inputs: no ties, no zeros, these sizes only
 
-Each is asked at the input that refuted the claim, then, if it survives, by a short search. Reports end with those that
-hold there: that is a search of so many inputs, and no more.
+Each is asked at the counter-example that is printed and at the input from which it was made, if it is about them, then,
+if it survives, by a short search. Reports end with those that hold there: that is a search of so many inputs, and no
+more.
 """
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,23 +21,22 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Array
-from refnp.symmetry.actions import Action, Arrays, AxisAction, Element, NamedAction, Product, Trivial
+from refnp.symmetry.actions import SMALL, Action, Arrays, AxisAction, Element, NamedAction, Product, Trivial
 from refnp.symmetry.claim import Claim, DType, Refusal
 from refnp.symmetry.geometry import Negate, Rotate, Rotations, Scale, Translate
-from refnp.symmetry.inputs import Domain, Input
+from refnp.symmetry.inputs import Domain, Input, Scales
 from refnp.symmetry.inverse import Inverse
 from refnp.symmetry.places import Flip, Permute, Repeat
 from refnp.symmetry.shifts import Roll, in_steps
 from refnp.symmetry.shrink import some_elements
 from refnp.symmetry.trials import Trials
 
-COUNT = 16  # inputs of a short search
-AT_A_SIZE = 8  # inputs of one at one size
+COUNT = 16  # inputs of a short search, or as many as it took to see that the claim itself fails
+AT_A_SIZE = 8  # inputs of one at one size, or as many
 MOST = 3  # neighbours that are told
 MOST_SIZES = 16  # values of a size that are asked one by one
 SHAPES = 3  # draws that show which axes are equally long
 MULTIPLES, TURNS = (2, 3, 4, 8), (4, 2, 3, 6)
-SCREENED = 6  # elements with which the refuting input is asked
 
 Change = Callable[[Action], Action | None]
 
@@ -85,18 +86,25 @@ class Near:
 
 
 class Neighbours:
-    """Looks for claims that hold near one that fails at `refuting` inputs; `options` are those of `Trials`."""
+    """Looks for claims that hold near one that fails at `refuting` pairs, by no fewer inputs than that `took`.
+
+    `options` are those of `Trials`, the others those of the search.
+    """
 
     def __init__(
         self,
         claim: Claim,
         domain: Domain,
-        refuting: Sequence[Input],
+        refuting: Sequence[tuple[Input, Element]],
         dtypes: Sequence[DType],
+        scales: Scales,
+        took: int,
         options: Mapping[str, Any],
     ):
         self.claim, self.domain, self.refuting, self.dtypes, self.options = claim, domain, refuting, dtypes, options
-        self.samples: list[dict[str, Any]] = [x.arrays for x in refuting]
+        self.scales = scales
+        self.count, self.at_a_size = max(COUNT, took), max(AT_A_SIZE, took)
+        self.samples: list[dict[str, Any]] = [x.arrays for x, _ in refuting]
         for i in range(SHAPES):
             rng = np.random.default_rng((options["seed"], 2**31 + 3, i))
             sizes = {
@@ -114,28 +122,36 @@ class Neighbours:
         """The conditions under which the claim was found to hold, a few of them."""
         found: list[str] = []
         for near in (*self._claims(), *self._inputs()):
-            if self._holds(near):
-                found.append(f"{near.words} (a search of {COUNT} inputs)" if not found else near.words)
+            if self._holds(near, self.count):
+                found.append(f"{near.words} (a search of {self.count} inputs)" if not found else near.words)
                 if len(found) == MOST or near.is_largest:
                     return found
         return found or self._sizes()
 
-    def _holds(self, near: Near, count: int = COUNT, screened: bool = True) -> bool:
+    def _holds(self, near: Near, count: int) -> bool:
         """Whether a short search finds the claim to hold; False for one that means nothing."""
         trials = Trials(near.claim, near.domain, **self.options)
         try:
-            for x in self.refuting if screened else ():
-                if near.domain.contains(x):
-                    rng = np.random.default_rng(0)
-                    elements = some_elements(near.claim.action, x, rng, SCREENED)
-                    if trials.violation(x, elements) is not None:
-                        return False
-            for x in near.domain.inputs(self.dtypes, (1.0,), count, self.options["seed"], trials.moves):
+            for x, g in self.refuting:
+                within = all(n in near.domain.sizes.get(name, (n,)) for name, n in x.sizes.items())
+                if within and near.domain.contains(x) and trials.violation(x, self._elements(near, x, g)) is not None:
+                    return False
+            for x in near.domain.inputs(self.dtypes, self.scales, count, self.options["seed"], trials.moves):
                 if trials.violation(x) is not None or trials.not_repeatable:
                     return False
         except (ValueError, TypeError, IndexError):
             return False
         return trials.verdict("", None).holds
+
+    def _elements(self, near: Near, x: Input, g: Element) -> list[Element]:
+        """Elements of a claim nearby, for an input that refutes the claim itself with g: g, if it can act, and more."""
+        action = near.claim.action
+        found = some_elements(action, x, np.random.default_rng(0), SMALL)
+        with contextlib.suppress(ValueError, TypeError, IndexError):
+            if action.group == self.claim.action.group and action.is_element(g):
+                action.act(g, x.arrays)
+                return [g, *found]
+        return found
 
     def _claims(self) -> Iterator[Near]:
         claim = self.claim
@@ -260,10 +276,10 @@ class Neighbours:
             holding = []
             for n in ordered if len(ordered) > 1 else ():
                 domain = replace(self.domain, sizes={**others, name: (n,)})
-                if self._holds(Near("", self.claim, domain), AT_A_SIZE, screened=False):
+                if self._holds(Near("", self.claim, domain), self.at_a_size):
                     holding.append(n)
             if holding and len(holding) < len(ordered):
-                found.append(f"{name} is {_or(holding)} (a search of {AT_A_SIZE} inputs each)")
+                found.append(f"{name} is {_or(holding)} (a search of {self.at_a_size} inputs each)")
         return found
 
 

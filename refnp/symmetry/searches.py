@@ -22,7 +22,7 @@ from refnp.symmetry.judge import Bound
 from refnp.symmetry.neighbours import Neighbours
 from refnp.symmetry.progress import Progress
 from refnp.symmetry.proving import prove
-from refnp.symmetry.shrink import SCALES
+from refnp.symmetry.shrink import SCALES, SIMPLIFIED
 from refnp.symmetry.trials import Trials, dtype_of, scope
 from refnp.symmetry.verdict import Counts, Verdict
 
@@ -98,13 +98,16 @@ def search(
             progress.show(f"{i + 1} of {count} inputs, {trials.counts['pairs']} pairs")
             if violation or trials.not_repeatable:
                 break
+        took = trials.counts["inputs"]
         told = lambda budget: progress.show(f"a counter-example; {budget} more inputs to make it simpler")
         counterexample = None if violation is None else trials.counterexample(violation, simplify, told)
     sense = scope(trials, types, scaled, seed) + ("" if proof is None else f"; not proved: {proof.missing}")
     if violation is None or counterexample is None:
         return trials.verdict(sense, counterexample)
     options = {"bound": bound, "inner_precision": inner_precision, "digits": digits, "seed": seed}
-    near = Neighbours(claim, domain, (violation.input,), types, options)
+    printed = Input(counterexample.sizes, violation.input.dtype, {}, counterexample.inputs, SIMPLIFIED)
+    refuting = ((violation.input, violation.element), (printed, counterexample.element))
+    near = Neighbours(claim, domain, refuting, types, scaled, took, options)
     return trials.verdict(sense, counterexample, near)
 
 

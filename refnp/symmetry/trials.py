@@ -141,9 +141,10 @@ class Trials:
         for name, n in x.sizes.items():
             self.sizes.setdefault(name, set()).add(n)
         rng = np.random.default_rng((self.seed, self.counts["inputs"]))
-        elements = some_elements(action, x, rng, SMALL) if elements is None else elements
-        if x.structure and len(elements) > MOST_WITH_STRUCTURE:
-            elements = [elements[i] for i in rng.permutation(len(elements))[:MOST_WITH_STRUCTURE]]
+        if elements is None:
+            elements = some_elements(action, x, rng, SMALL)
+            if x.structure and len(elements) > MOST_WITH_STRUCTURE:
+                elements = [elements[i] for i in rng.permutation(len(elements))[:MOST_WITH_STRUCTURE]]
         moving = [g for g in elements if not at.is_fixed_by(g)]
         self.counts["idle"] += len(elements) - len(moving)
         insensitivity = self._insensitivity(at, x)

@@ -1,5 +1,7 @@
 """A claim that fails ends in what holds near it; and what a function keeps is found unasked."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,32 @@ def test_what_holds_near_a_claim_that_fails_is_said(words):
     assert verdict.fails
     assert any(near.startswith(words) for near in verdict.holds_if), verdict.holds_if
     assert f"  holds if {words}" in str(verdict)
+
+
+def saturated(most):
+    """A sum in order that never leaves ±most: not the same in another order, from two numbers on."""
+    return lambda x: functools.reduce(lambda a, b: np.clip(a + b, -most, most), x, x.dtype.type(0))
+
+
+def first_is_special(above):
+    return lambda x: x + (x > above) * (np.arange(len(x)) == 0)
+
+
+RARE = {
+    "2": invariant(saturated(2), Permute("x")),
+    "3": invariant(saturated(3), Permute("x")),
+    "6": invariant(saturated(6), Permute("x")),
+    "above 3": equivariant(first_is_special(3), Permute("x"), Permute()),
+    "above 6": equivariant(first_is_special(6), Permute("x"), Permute()),
+}
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_what_holds_near_a_claim_does_not_contradict_its_counter_example(name):
+    """These fail at rare inputs, of all sizes from 2 on and for all orders: nothing near them holds."""
+    verdict = search(RARE[name], vector, sizes={"n": range(6)})
+    assert verdict.counterexample.sizes == {"n": 2}
+    assert verdict.holds_if == ()
 
 
 def test_nothing_is_said_where_nothing_near_holds():
