@@ -2,12 +2,13 @@
 
     sizes      every size as small as possible, inputs drawn anew
     element    towards the identity, by the action's own steps
-    numbers    whole arrays, then single numbers: to 0, to 1, to a whole number, to a decimal
+    numbers    whole arrays, then single numbers: to 0, to 1, to a whole number, to smaller ones, to a decimal
 
 Each step is kept if the claim still fails there, in the same way and by no less than a thousandth of what it was: the
 same judge decides as in the search.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -120,12 +121,8 @@ class Shrinker:
         any(self._replace(name, simpler) for simpler in _simpler(array))
         self._simplify_equal_numbers(name)
         for index in np.ndindex(array.shape) if array.size <= READABLE else ():
-            array = self.found.input.arrays[name]
-            for number in _simpler(array[index]):
-                changed = array.copy()
-                changed[index] = number
-                if self._replace(name, changed):
-                    break
+            while any(self._replace_number(name, index, number) for number in _simpler(self._array(name)[index])):
+                pass
 
     def _simplify_equal_numbers(self, name: str) -> None:
         """Simpler numbers for all that are equal, so that they stay equal, in this array and in the others."""
@@ -152,9 +149,16 @@ class Shrinker:
             arrays = restored
         return replace(x, arrays=arrays, structure=x.structure or SIMPLIFIED)
 
+    def _array(self, name: str) -> Array:
+        return self.found.input.arrays[name]
+
+    def _replace_number(self, name: str, index: tuple[int, ...], number: Array) -> bool:
+        changed = self._array(name).copy()
+        changed[index] = number
+        return self._replace(name, changed)
+
     def _replace(self, name: str, array: Array) -> bool:
-        x = self.found.input
-        if effort(array) >= effort(x.arrays[name]):
+        if effort(array) >= effort(self._array(name)):
             return False
         array = array + 0.0 if array.dtype.kind in "fc" else array  # no −0
         return self._accept(self._simplified({name: array}), [self.found.element])
@@ -168,29 +172,44 @@ def some_elements(action: Action, x: Input, rng: np.random.Generator, most: int)
     return [*action.generators(x.arrays), *(action.draw(rng, x.arrays) for _ in range(3))]
 
 
-def effort(array: Array) -> int:
-    """How hard an array is to read: the sum over its numbers. 0 and True, then 1, −1, whole numbers, decimals."""
+def effort(array: Array) -> float:
+    """How hard an array is to read: the sum over its numbers. 0 and True, then 1, −1, whole numbers, decimals.
+
+    Of numbers with as many digits the smaller is easier.
+    """
     return sum(map(_effort, array.ravel().tolist()))
 
 
-def _effort(number: Any) -> int:
+def _effort(number: Any) -> float:
     if isinstance(number, bool):
         return int(not number)
     if number in (0, 1, -1):
         return (0, 1, -1).index(number)
     text = repr(number)
-    return len(text) + (5 if text.endswith(".0") or isinstance(number, int) else 20)
+    size = math.log1p(min(1e300, abs(number))) / 1000
+    return len(text) + (5 if text.endswith(".0") or isinstance(number, int) else 20) + size
 
 
+@np.errstate(all="ignore")
 def _simpler(x: Array) -> list[Array]:
-    """Zeros, ones, whole numbers and tenths in place of an array or of one number in it; of a mask True everywhere."""
+    """Zeros, ones, whole numbers, halves and tenths in place of an array or of one number in it.
+
+    They are the nearest and those next on the side of 0; of a single number also parts of it, of a mask True.
+    """
     if x.dtype.kind == "b":
         return [np.ones_like(x)]
     simpler = [np.zeros_like(x), np.ones_like(x)]
     if x.ndim == 0 and x.dtype.kind != "u":
         simpler.append(np.full_like(x, -1))
+    smaller = (1.0, 0.5, 0.75, 0.875) if x.ndim == 0 else (1.0,)
     if x.dtype.kind in "fc":
-        simpler += [np.round(x), np.round(x, 1)]
+        for parts in (1, 2, 10):
+            simpler += [np.round(x * parts) / parts, *(_towards_zero(x * part * parts) / parts for part in smaller)]
     elif x.ndim == 0:
-        simpler.append(x // 2)
-    return simpler
+        simpler += [(x * part).astype(x.dtype) for part in smaller[1:]]
+    return [y for y in simpler if np.isfinite(y).all() or not np.isfinite(x).all()]
+
+
+def _towards_zero(x: Array) -> Array:
+    """The whole numbers next to x on the side of 0, of both parts of a complex number."""
+    return np.trunc(x.real) + 1j * np.trunc(x.imag) if x.dtype.kind == "c" else np.trunc(x)
