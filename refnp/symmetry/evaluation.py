@@ -166,14 +166,19 @@ class Evaluations:
         """Whether f gives NaN somewhere at x."""
         return bool(np.any(np.isnan(self.first.values)))
 
-    def is_repeatable(self) -> bool:
-        """Whether f, evaluated again at x, gives the same to at least half of the digits."""
-        try:
-            again = Vector.of(self.claim.anew(self.input_in(0, self.finest), self.finest))
-        except Refusal:
-            return False
-        first = self.first
+    def is_repeatable(self, x: Arrays | None = None) -> bool:
+        """Whether f, called again at x or at another input, gives the same to at least half of the digits."""
+        again = self.value(self.claim.anew, self.input_in(0, self.finest) if x is None else x)
+        first = self.first if x is None else self.value(self.claim.at, x)
+        if first is None or again is None:
+            return first is again
         return first.form == again.form and first.relative(again.minus(first), again) <= self.precisions.u**0.5
+
+    def value(self, f: Callable[[Arrays, DType], dict[str, Array]], x: Arrays) -> Vector | None:
+        """f at an input; None if it refuses it."""
+        with contextlib.suppress(Refusal):
+            return Vector.of(f(x, self.finest))
+        return None
 
     def perturbations_differ(self) -> bool:
         """Whether the perturbations of x differ from it: there are real numbers other than 0, or than whole ones."""
@@ -295,14 +300,13 @@ class BothSides:
 
     def near_points(self, x: dict[str, Array]) -> list[list[Vector | None]]:
         """f along a line of some roundings through x, and along one through g·x; None where f refuses a point."""
+        starts, reach = (x, self.at.claim.action.act(self.elements[0], x)), span(self.at.precisions.u)
+        return [[self.at.value(self.at.claim.at, p) for p in line(start, reach, self.at.rng)] for start in starts]
 
-        def at(p: dict[str, Array]) -> Vector | None:
-            with contextlib.suppress(Refusal):
-                return Vector.of(self.at.claim.at(p, self.at.finest))
-            return None
-
-        starts = x, self.at.claim.action.act(self.elements[0], x)
-        return [[at(p) for p in line(start, span(self.at.precisions.u), self.at.rng)] for start in starts]
+    def are_repeatable(self) -> bool:
+        """Whether f, called again at x and at g·x, gives the same."""
+        x = cast(self.at.input_in(0, self.at.finest), self.at.finest)
+        return self.at.is_repeatable() and self.at.is_repeatable(self.at.claim.action.act(self.elements[0], x))
 
     def differ_steadily(self, kind: str) -> bool:
         """Whether at perturbations too f refuses the moved input alone, or the two sides have different shapes."""

@@ -6,11 +6,13 @@ jump there. It is found by its two sides. On a line from x to a point near it, a
 larger change is kept until it is some roundings long:
 
     a change that stays, between points that lie a few roundings apart, is a jump
+    if f gives the same at both of them when it is called once more, and so has no state
     if f is smooth on both sides of it; rounding in a coarse precision inside f has many steps, on both sides too
 
 The points are changed number by number, whole numbers as well, whatever all draws have in common.
 """
 
+import functools
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -83,9 +85,10 @@ def jump_near(sides: BothSides, d: Array) -> Jump | None:
             way = direction(start, at.rng, apart=True)
             if not way:
                 return None
-            value = lambda t, start=start, way=way: Vector.of(at.claim.at(changed(start, t, way), at.finest))
+            point = lambda t, start=start, way=way: changed(start, t, way)
+            value = lambda t, f=at.claim.at, point=point: Vector.of(f(point(t), at.finest))
             try:
-                found = _on_line(value, size)
+                found = _on_line(value, size, functools.partial(value, f=at.claim.anew))
             except Refusal:
                 continue
             if found is not None:
@@ -101,18 +104,19 @@ def jump_of_roundings(sides: BothSides, relative: float) -> Jump | None:
     at = sides.at
     for k in range(DIRECTIONS):
         moved = at.claim.action.act(sides.element(k), cast(at.input_in(0, at.finest), at.finest))
-        try:
-            points = [Vector.of(at.claim.at(x, at.finest)) for x in at.line(moved, span(at.precisions.u))]
-        except Refusal:
-            continue
-        for a, b in itertools.combinations(points, 2):
-            if a.form == b.form and KEPT * relative <= a.relative(a.minus(b), b, empty=0.0) < np.inf:
+        inputs = at.line(moved, span(at.precisions.u))
+        points = [(x, y) for x in inputs if (y := at.value(at.claim.at, x)) is not None]
+        for (x, a), (other, b) in itertools.combinations(points, 2) if len(points) == len(inputs) else ():
+            differ = a.form == b.form and KEPT * relative <= a.relative(a.minus(b), b, empty=0.0) < np.inf
+            if differ and at.is_repeatable(x) and at.is_repeatable(other):
                 return Jump(*_largest_change(a, b), moved=True)
     return None
 
 
-def _on_line(value: Callable[[float], Vector], size: float) -> tuple[str, float, float] | None:
-    """A jump of this size on the line, by its two sides."""
+def _on_line(
+    value: Callable[[float], Vector], size: float, anew: Callable[[float], Vector]
+) -> tuple[str, float, float] | None:
+    """A jump of this size on the line, by its two sides; `anew` calls f again where it was called."""
     first = value(0.0)
     for reach in NEIGHBOURS:
         for low, high in ((0.0, reach), (-reach, 0.0)):
@@ -129,7 +133,7 @@ def _on_line(value: Callable[[float], Vector], size: float) -> tuple[str, float,
                     high, b = middle, m
                 else:
                     low, a = middle, m
-            left = _change(a, b)
+            left = min(_change(a, b), _change(anew(low), anew(high)))
             if left < KEPT * change or a.form != first.form:
                 continue
             ends = ((low - GAP, -1), (high + GAP, 1))

@@ -57,7 +57,8 @@ class Trials:
         self.jumps = Jumps() if bound is None else None
         self.precisions: Precisions | None = None
         self.counts: Counter[str] = Counter()
-        self.worst, self.resolution = 0.0, 0.0
+        self.worst = 0.0
+        self.resolution: float | None = None  # of pairs that are resolved, if there is one
         self.relative: dict[DType, float] = {}
         self.refusal = self.ambiguous = self.inside = self.jump = ""
         self.constants = 0.0  # the largest discrepancy that constants of float64 would leave
@@ -184,9 +185,13 @@ class Trials:
     def _judged(self, at: Evaluations, x: Input, g: Element) -> tuple[Finding, bool]:
         """The finding for one element, and whether it was found with whole numbers left as they are.
 
-        A violation is confirmed at other perturbations and twice as many.
+        What does not agree is asked for once more, and a violation is confirmed at other perturbations and twice as
+        many.
         """
         finding, anchored = judge(at, g, self.bound, self.levels, self.jumps), False
+        if finding.outcome != "agrees" and not BothSides(at, g).are_repeatable():
+            self.not_repeatable = True
+            return replace(finding, outcome="unsteady"), anchored
         if finding.outcome in ("unsteady", "jumps") and at.has_whole_numbers():
             found = judge(self.evaluations(x, stream=2, anchored=True), g, self.bound, self.levels, self.jumps)
             finding, anchored = (found, True) if found.outcome == "violated" else (finding, False)
@@ -229,7 +234,7 @@ class Trials:
         if resolution > 10**-digits:
             self.counts["unresolved"] += 1
         else:
-            self.resolution = max(self.resolution, resolution)
+            self.resolution = max(self.resolution or 0.0, resolution)
             self._enter_relative(at.finest, finding.relative)
 
     def _enter_relative(self, dtype: DType, relative: float) -> None:
@@ -333,7 +338,7 @@ class Trials:
             counts=Counts(**self.counts),
             worst=self.worst,
             relative={} if 2 * self.counts["jumps"] > self.counts["pairs"] else self._relative(),
-            resolution=self.resolution,
+            resolution=np.inf if self.resolution is None else self.resolution,
             counterexample=counterexample,
             precision=self._coarse_precision() or (f"its {self.claim.constants} constants" if self.constants else ""),
             neighbours=neighbours,
@@ -379,7 +384,7 @@ class Trials:
             outside = "" if self.claim.border is None else ", or the border left no cell to compare"
             only = "only NaN" if self.only_nan else "only zeros"
             return f"nothing was tested: no element moved anything, or f gave {only}{outside}"
-        if 2 * unresolved > pairs:
+        if 2 * unresolved > pairs or self.resolution is None:
             return (
                 f"at {unresolved} of {pairs} pairs rounding would hide a violation of 1e-{self.digits:g} of the "
                 "output; ask for fewer digits, draw better conditioned inputs, or give a bound"

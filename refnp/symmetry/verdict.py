@@ -115,7 +115,7 @@ class Verdict:
     worst           the largest discrepancy over its allowance for rounding errors: at most 1 where a claim holds
     relative        dtype → the largest discrepancy over the size of the output, computed in that precision
     resolution      the largest violation, relative to the output, that could have passed for rounding error, unresolved
-                    pairs aside
+                    pairs aside; infinite where there are no others
     counterexample  of a claim that fails
     precision       that of the verdict, "float32" for example, if it is coarser than float64; "its float64 constants",
                     or float32, where a discrepancy is no larger than these leave
@@ -198,10 +198,9 @@ class Verdict:
             lines.append(f"  largest discrepancy over the output: {steps}")
         if self.outcome != "fails" and counts.pairs:
             but = f", but for {counts.unresolved} pairs where rounding is too large" if counts.unresolved else ""
-            lines.append(
-                f"  {self.worst:.2g} of what rounding allows; a violation above {self.resolution:.1e} of the output "
-                f"would have been seen{but}"
-            )
+            seen = f"a violation above {self.resolution:.1e} of the output would have been seen{but}"
+            seen = seen if self.resolution < math.inf else "at no pair was enough resolved to see a violation"
+            lines.append(f"  {self.worst:.2g} of what rounding allows; {seen}")
         if self.reason:
             lines.append(f"  {self.reason}")
         if self.counterexample is not None:

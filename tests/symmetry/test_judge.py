@@ -163,6 +163,15 @@ def test_digits_that_cannot_be_had_leave_the_verdict_open():
     assert "rounding would hide a violation of 1e-9" in verdict.reason
 
 
+def test_where_no_pair_is_resolved_no_size_of_a_violation_is_told():
+    coarse = invariant(lambda x: x.astype(np.float16).sum().astype(x.dtype), PERMUTED)
+    verdict = search(coarse, f.vector, sizes=SIZES)
+    assert verdict.counts.unresolved == verdict.counts.pairs
+    assert verdict.resolution == np.inf
+    assert "; at no pair was enough resolved to see a violation\n" in str(verdict)
+    assert "would have been seen" in str(search(invariant(total, PERMUTED), f.vector, sizes=SIZES))
+
+
 def test_a_claim_of_which_nothing_was_tried_is_undecided():
     assert "nothing was tested" in search(invariant(total, PERMUTED), f.vector, sizes={"n": (1,)}).reason
     zeros = search(equivariant(lambda x: 0 * x, Negate("x"), Negate()), f.vector, sizes=SIZES)

@@ -88,3 +88,18 @@ def test_a_tie_that_is_exact_is_no_jump():
     larger = lambda x: x[0] if abs(x[0]) >= abs(x[1]) else x[1]
     assert check(invariant(larger, Permute("x")), {"x": np.array([1.0, -1.0])}, (1, 0)).fails
     assert search(invariant(larger, Permute("x")), f.vector, sizes={"n": (2,)}).fails
+
+
+@pytest.mark.parametrize("every", [7, 23, 97])
+def test_a_function_with_a_state_does_not_jump(every):
+    """It doubles its result at some calls: called again at the same input it gives something else."""
+    called = []
+
+    def counts(x):
+        called.append(x)
+        return x * (1 + (len(called) % every == 0))
+
+    verdict = search(equivariant(counts, Permute("x", 0), Permute(axis=0)), f.rows, sizes={"n": range(6)})
+    assert verdict.outcome == "undecided"
+    assert "f gives different results for the same input" in verdict.reason
+    assert verdict.counts.jumps == 0
