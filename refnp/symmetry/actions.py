@@ -298,6 +298,11 @@ class NamedAction(Action):
                 raise ValueError(f"{type(self).__name__}: there is no array {name!r}; there are {', '.join(arrays)}")
         return names
 
+    def refuse_axis(self, name: str, shape: Sequence[Any], axis: int) -> None:
+        """Raises ValueError for an axis that an array of this shape has not."""
+        if not -len(shape) <= axis < len(shape):
+            raise ValueError(f"{type(self).__name__}: {name} has shape {shape}, and so no axis {axis}")
+
     def names(self, name: str) -> bool:
         """Whether an array of this name moves."""
         return self.on is None or name in ([self.on] if isinstance(self.on, str) else self.on)
@@ -320,8 +325,7 @@ class AxisAction(NamedAction):
         axis = self.on[name] if isinstance(self.on, Mapping) else self.axis
         axes = (axis,) if isinstance(axis, int) else tuple(axis)
         for a in axes:
-            if not -array.ndim <= a < array.ndim:
-                raise ValueError(f"{type(self).__name__}: {name} has shape {array.shape}, and so no axis {a}")
+            self.refuse_axis(name, array.shape, a)
         return axes
 
     def lengths(self, arrays: Arrays) -> dict[str, int]:

@@ -55,10 +55,13 @@ class Translate(NamedAction):
         return "translations" if self.step is None else "multiples"
 
     def dimension(self, arrays: Arrays) -> int:
-        """How many coordinates a point has. Raises ValueError if arrays differ in that."""
+        """How many coordinates a point has. Raises ValueError if arrays differ in that, or lack the axis."""
         if self.axis is None:
             return 1
-        found = {name: np.shape(array)[self.axis] for name, array in self.chosen(arrays)}
+        found = {}
+        for name, array in self.chosen(arrays):
+            self.refuse_axis(name, array.shape, self.axis)
+            found[name] = array.shape[self.axis]
         if len(set(found.values())) != 1:
             raise ValueError(f"Translate: coordinates along axis {self.axis} must be equally many; there are {found}")
         return next(iter(found.values()))
@@ -74,6 +77,7 @@ class Translate(NamedAction):
             t = t.astype(array.dtype)
         if self.axis is None:
             return array + t[0]
+        self.refuse_axis(name, array.shape, self.axis)
         if array.shape[self.axis] != len(t):
             raise ValueError(f"Translate: {name} has shape {array.shape}; axis {self.axis} must have {len(t)} numbers")
         return np.moveaxis(np.moveaxis(array, self.axis, -1) + t, -1, self.axis)
@@ -203,7 +207,8 @@ class Rotate(Rotations):
     axis: int = -1
 
     def moved(self, g: Rotation, name: str, array: Array) -> Array:
-        if array.ndim == 0 or array.shape[self.axis] != 2:
+        self.refuse_axis(name, array.shape, self.axis)
+        if array.shape[self.axis] != 2:
             raise ValueError(f"Rotate: {name} has shape {array.shape}; axis {self.axis} must have two coordinates")
         x, y = np.moveaxis(array, self.axis, 0)
         cos, sin = self._cos_sin(g[0], array.dtype)

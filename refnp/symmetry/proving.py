@@ -271,6 +271,9 @@ def move(
     if rule is None or not isinstance(action, NamedAction):
         raise NoRule(f"no rule for {action}")
     names = action.chosen_names(arrays)
+    for name in names:
+        for axis in _axes(action, name):
+            action.refuse_axis(name, arrays[name].shape, axis)
     rearranged = isinstance(action, REARRANGED)
     own = {repr(arrays[name].shape[axis]) for name in names for axis in _axes(action, name) if rearranged}
     if len(own := own | known.get(part, set())) > 1:

@@ -275,6 +275,13 @@ def test_what_has_no_rule_is_said_and_not_guessed():
         prove(invariant(lambda x: x, Permute("x", 0)), "x of n")
     with pytest.raises(ValueError, match="write a shape such as"):
         prove(invariant(lambda x: x, Permute("x", 0)), "x (*n)")
+    for shapes in ("x (0, d)", "x (n, 0)", "x (n + 0, d)"):
+        with pytest.raises(ValueError, match="a proof is about sizes of at least 1"):
+            prove(invariant(lambda x: x.sum(0), Permute("x", 0)), shapes)
+    for action in (Permute("x", 2), Roll("x", -3), Translate("x", axis=2)):
+        with pytest.raises(ValueError, match=r"x has shape \(n, d\), and so no axis"):
+            prove(invariant(lambda x: x.sum(0), action), "x (n, d)")
+    assert prove(invariant(lambda x: x.sum(0), Permute("x", -2)), "x (n, 10)")
 
 
 def test_two_functions_are_the_same():
