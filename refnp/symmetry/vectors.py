@@ -66,9 +66,8 @@ class Vector:
 
         Where all of an array are fixed, as the largest of them.
         """
-        found = np.abs(self.values)
-        found[~np.isfinite(found)] = 0
-        free = np.where(self.fixed, -1, found)
+        found = np.where(np.isfinite(self.values), np.abs(self.values), 0)
+        free = np.where(self.fixed, -1, found) if np.ndim(self.fixed) else found
         for part in self.parts:
             most = np.max(free[part], initial=-1)
             found[part] = np.maximum(found[part], np.max(found[part], initial=0) if most < 0 else most)
@@ -83,11 +82,16 @@ class Vector:
 
     def relative_by_array(self, d: Array, other: "Vector", *, empty: float = np.inf) -> dict[str, float]:
         """The same for each array, by its name."""
-        size, sizes = np.abs(d), np.maximum(self.sizes, other.sizes)
-        with np.errstate(all="ignore"):
-            each = np.where(size > 0, np.where(sizes > 0, size / sizes, empty), 0)
-        names = [name for name, _ in self.form]
-        return {name: float(np.max(each[part], initial=0)) for name, part in zip(names, self.parts, strict=True)}
+        found = {}
+        for (name, _), part in zip(self.form, self.parts, strict=True):
+            size = np.abs(d[part])
+            largest = np.max(size, initial=0)
+            if largest > 0:
+                own = np.maximum(self.sizes[part], other.sizes[part])
+                with np.errstate(all="ignore"):
+                    largest = np.max(np.where(size > 0, np.where(own > 0, size / own, empty), 0))
+            found[name] = float(largest) if largest > 0 else 0.0
+        return found
 
     def place(self, at: int) -> str:
         """The name and index of one of the numbers: output[0, 2]."""
