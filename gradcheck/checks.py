@@ -93,8 +93,8 @@ def compare(
 
     Where f has a kink, the claim must be finite and lie between the slopes of its two sides (`gradcheck.kinks`), also
     along directions through several of them (`gradcheck.joint`); `report.kinks` names these elements. What could not be
-    judged is counted in `report.left_out`. A pullback that writes into its cotangent, the arguments or the value, or
-    returns what a later call changes, disagrees: that is `report.fault`.
+    judged is counted in `report.left_out`. A pullback that writes into its cotangent, the arguments or the value,
+    returns what a later call changes, or is not linear in its cotangent, disagrees: that is `report.fault`.
 
     Raises ValueError or TypeError for arguments, functions and claims that cannot be checked, GradientError for a claim
     of wrong value or shapes.
@@ -117,7 +117,7 @@ def compare(
         asked=scaled(digits, problem.dtype if order == 1 else working(problem.dtype)),
         seed=seed,
     )
-    if (fault := claim.fault(draw_cotangents(problem, 2, np.random.default_rng(seed))[:2])) is not None:
+    if (fault := claim.fault(draw_cotangents(problem, 1, np.random.default_rng(seed))[0])) is not None:
         return replace(report, fault=fault, disagrees=True)
     if exact is not None:
         none = np.zeros(0, np.intp)

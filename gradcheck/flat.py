@@ -26,6 +26,9 @@ from gradcheck.noise import Noise, noise_of
 from gradcheck.precision import Array, DType, roundoff, wider, working
 from gradcheck.report import GradientError
 
+NOT_LINEAR = 1e-3  # of a gradient: a larger difference from the multiple of another is no rounding
+SMALL = 2.0**-8  # times the usual size of a cotangent; less may be 0 in a layer that computes in float16
+LINEAR = "a pullback is linear in its cotangent, without thresholds, clipping or division"
 FAR_SMALLER = 2.0**-7  # than the size of an array: about one in a hundred normal numbers is
 
 Tree = Any  # dicts, lists and tuples to any depth; whatever is none of these is a leaf
@@ -110,6 +113,8 @@ class FlatFunction:
         self.narrow = False
         self.outputs: list[tuple[Path, slice]] = []
         self.y = self._flattened(f(*self.args()))
+        if self.y.dtype.kind == "c":
+            raise TypeError(f"f returns {self.y.dtype}; return its real and imaginary part as two arrays")
         if not self.y.size:
             raise ValueError("f returns no number at args, only empty arrays; pass arguments at which it has values")
         again = self._flattened(f(*self.args()))
@@ -288,13 +293,13 @@ class ClaimedGradient:
                 )
         return self.joined(gradients, "vjp: the pullback")
 
-    def fault(self, cotangents: Array) -> str | None:
+    def fault(self, u: Array) -> str | None:
         """What is wrong with the pullback but for its numbers: that it writes into its cotangent, into the arguments or
-        into the value, returns an array that a later call changes, or gives another gradient when it is called again;
-        two cotangents (2, m) are given to it."""
+        into the value, returns an array that a later call changes, gives another gradient when it is called again, or
+        is not linear in its cotangent. It is given u (m,), and u in other sizes, in two parts with zeros."""
         args = self.problem.args()
         value, pullback = self.vjp(self.problem.f, *args)
-        first, second = (self.cotangent(value, u) for u in cotangents)
+        first = self.cotangent(value, u)
         arrays = {f"{leaf.place()}": branch_at(args, leaf.path) for leaf in self.problem.leaves}
         arrays |= {"its cotangent" + _at(path): leaf for path, leaf in leaves_of(first)}
         arrays |= {"the value" + _at(path): leaf for path, leaf in leaves_of(value)}
@@ -303,17 +308,52 @@ class ClaimedGradient:
         if changed := _changed(arrays, before):
             return f"the pullback writes into {changed}; let it work on a copy"
         returned = {f"gradient{_at(path)}": leaf for path, leaf in leaves_of(gradients)}
-        before = _copies(returned)
-        calls = lambda: pullback(self.cotangent(value, cotangents[0])), lambda: pullback(second)
-        for call in (*calls, lambda: self.vjp(self.problem.f, *self.problem.args())[1](second)):
+        before, once = _copies(returned), np.real(self.joined(gradients, "vjp: the pullback")).astype(np.float64)
+        large = 2.0 ** min(40, np.finfo(self.problem.dtype).maxexp // 3)
+        odd = np.arange(u.size) % 2 == 1
+        afresh = lambda u: self.vjp(self.problem.f, *self.problem.args())[1](self.cotangent(value, u))
+        found: dict[str, Array] = {}
+        for name, call, cotangent in (
+            ("again", lambda u: pullback(self.cotangent(value, u)), u),
+            ("large", lambda u: pullback(self.cotangent(value, u)), u * large),
+            ("odd", afresh, np.where(odd, u * SMALL, 0)),
+            ("even", afresh, np.where(odd, 0, u * SMALL)),
+        ):
             try:
-                again = call()
+                again = call(cotangent)
             except Exception:  # a pullback may be good for one call only
                 continue
             if changed := _changed(returned, before):
                 return f"the pullback returns {changed}, which a later call changes; return a copy"
-            if call is calls[0] and _apart(before, {f"gradient{_at(path)}": a for path, a in leaves_of(again)}):
+            if name == "again" and _apart(before, {f"gradient{_at(path)}": a for path, a in leaves_of(again)}):
                 return "the pullback gives another gradient for the same cotangent when it is called again"
+            times = {"again": 1.0, "large": large}.get(name, SMALL)
+            found[name] = np.real(self.joined(again, "vjp: the pullback")).astype(np.float64) / times
+        return self.not_linear(once, float(np.abs(u) @ self.problem.within), found)
+
+    def not_linear(self, once: Array, size_of_f: float, found: Mapping[str, Array]) -> str | None:
+        """Whether gradients for u in other sizes are not those multiples of `once`, the gradient for u (n,).
+
+        `found` are gradients for a large u, and for two parts of a small one, 0 at the other places ("odd", "even"),
+        over their sizes. What is below a thousandth, or half the digits of f, may be rounding; what goes beyond the
+        range of the numbers is not judged.
+        """
+        half = float(np.sqrt(roundoff(self.problem.dtype))) * size_of_f / self.problem.size
+        for leaf in self.problem.leaves:
+            of = {name: each[leaf.start : leaf.stop] for name, each in found.items()}
+            part, small = once[leaf.start : leaf.stop], [of[name] for name in ("odd", "even") if name in of]
+            if not np.isfinite(part).all() or not part.size:
+                continue
+            if not np.isfinite(small).all():
+                return f"the pullback gives no finite gradient of {leaf.place()} where its cotangent is 0; {LINEAR}"
+            least = np.finfo(leaf.dtype).smallest_normal / SMALL
+            allowed = NOT_LINEAR * (np.abs([part, *small]).max() + least) + half[leaf.start : leaf.stop]
+            apart = {"large": np.abs(of.get("large", part) - part)}
+            if len(small) == 2:
+                apart["small"] = np.abs(sum(small) - part)
+            for which, distance in apart.items():
+                if np.any(np.isfinite(distance) & (distance > allowed)):
+                    return f"a {which} cotangent gives no multiple of the usual gradient of {leaf.place()}; {LINEAR}"
         return None
 
     def computes_in(self, dtype: DType, u: Array) -> bool:
@@ -345,6 +385,8 @@ class ClaimedGradient:
             except (KeyError, IndexError, TypeError):
                 raise GradientError(f"{who} gives no gradient for {leaf.place()}") from None
             part = np.zeros(leaf.shape, leaf.dtype) if found is None else np.asarray(found)
+            if part.dtype.kind not in "fciu":
+                raise GradientError(f"{who} gives {leaf.place()} a gradient of {part.dtype}; it must be floating")
             if part.shape != leaf.shape:
                 raise GradientError(
                     f"{who} gives {leaf.place()} a gradient of shape {part.shape}; it must have that of the "

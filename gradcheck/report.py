@@ -88,7 +88,8 @@ class Report:
     seed         of all that was drawn
     worst        the element that agrees least
     kinks        the elements at which f has no derivative, and the claim was compared with the slopes on both sides
-    fault        what is wrong with the pullback, if it writes into what is not its own; then nothing is compared
+    fault        what is wrong with the pullback, if it writes into what is not its own or is not linear; then there are
+                 no comparisons
     left_out     how many elements were not judged; `remarks` say why
     remarks      what else a reader should know
     """

@@ -1,4 +1,4 @@
-"""A pullback leaves alone what is not its own, and what it has returned."""
+"""A pullback is linear, and leaves alone what is not its own, and what it has returned."""
 
 import re
 
@@ -132,3 +132,59 @@ def test_a_pullback_gives_the_same_again(of_calls):
 
     assert "another gradient for the same cotangent" in str(compare(f, (X, W), vjp=vjp))
     assert not compare(f, (X, W), vjp=vjp)
+
+
+NOT_LINEAR = {  # what is made of a cotangent, all of whose elements are between ½ and 1 where gradients are compared
+    "clipped": lambda u: np.clip(u, -1, 1),
+    "clipped far away": lambda u: np.clip(u, -1e6, 1e6),
+    "by its norm": lambda u: u / np.maximum(np.linalg.norm(u), 10) * 10,
+    "small ones left out": lambda u: np.where(np.abs(u) < 0.4, 0, u),
+    "divided by itself": lambda u: u * (u / u),
+    "0/0 at 0": lambda u: np.where(u == 0, np.nan, u),
+}
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value", "ignore:divide by zero")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("what", NOT_LINEAR)
+def test_a_pullback_is_linear(what, dtype):
+    """Of cotangents of the usual size it may seem to be."""
+    x, changed = X.astype(dtype), NOT_LINEAR[what]
+    for g, slope in ((lambda x: x * x, 2 * x), (lambda x: (x * x).sum(), 2 * x)):
+        report = compare(g, (x,), vjp=lambda _, x, g=g, slope=slope: (g(x), lambda u: (changed(u) * slope,)))
+        assert report.disagrees
+        assert "a pullback is linear in its cotangent" in report.fault
+        assert check(g, (x,), vjp=lambda _, x, g=g, slope=slope: (g(x), lambda u: (u * slope,)))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("size", [2.0**-12, 1.0, 2.0**12])
+def test_gradients_of_any_size_are_linear_within_the_range_of_their_numbers(dtype, size):
+    """Cotangents that are large and small make none of them too large or small to be judged."""
+    size = dtype(size) if dtype is np.float16 else dtype(size**10)
+    x = np.array([0.5, -1.5, 2.0], dtype)
+    f = lambda x: np.tanh(x) * x.dtype.type(size)
+    report = compare(f, (x,), vjp=lambda _, x: (f(x), lambda u: (u * (1 - np.tanh(x) ** 2) * x.dtype.type(size),)))
+    assert report.fault is None
+    assert report.agrees
+
+
+def test_two_parts_of_a_gradient_that_cancel_are_linear():
+    """Those of a softmax that is nearly constant are 1e9 times as large as what is left of them."""
+    w = 1e-9 * np.arange(4.0)
+    f = lambda x: np.tanh(x @ np.ones((4, 4)) + x * w)
+    x = np.array([0.1, 0.2, -0.1, 0.3])
+
+    def vjp(_, x):
+        y = f(x)
+        return y, lambda u: ((u * (1 - y * y)) @ np.ones((4, 4)) + u * (1 - y * y) * w,)
+
+    assert check(f, (x,), vjp=vjp, seed=3)
+
+
+def test_gradients_and_values_that_are_no_real_numbers_are_named():
+    for wrong, said in ((lambda u: u > 0, "bool"), (lambda u: u.astype(object), "object")):
+        with pytest.raises(GradientError, match=rf"gives argument 0 \(x\) a gradient of {said}; it must be floating"):
+            check(lambda x: 3 * x, (X,), vjp=lambda _, x, wrong=wrong: (3 * x, lambda u: (wrong(u),)))
+    with pytest.raises(TypeError, match="f returns complex128; return its real and imaginary part as two arrays"):
+        check(lambda x: 1j * x, (X,), vjp=lambda _, x: (1j * x, lambda u: (u,)))
