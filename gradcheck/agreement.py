@@ -14,9 +14,10 @@ by computing both sides once more in a wider precision: a rounding error shrinks
 gradient stays. An element passes if it has the digits there, or if the difference shrank as a rounding error would.
 
 Nothing can be said of an element that is itself below the rounding error of f in the widest precision, 64u Σ|uᵢyᵢ|
-for a step as large as x; with an x87 longdouble that is 3e-18 of f. Such elements pass, but any larger one must have
-its own digits. Where nothing is wider than float64 (PyTorch) the same floor, 7e-15 of f, hides differences below it;
-and nothing is said of a difference that is no larger than what a rounding of x itself makes of the derivative of f.
+for a step as large as x; with an x87 longdouble that is 3e-18 of f. The complex step has digits there, but nothing
+confirms that f is analytic. Such elements pass, and are counted as not judged, but any larger one must have its own
+digits. Where nothing is wider than float64 (PyTorch) the same floor, 7e-15 of f, hides differences below it; and
+nothing is said of a difference that is no larger than what a rounding of x itself makes of the derivative of f.
 
 Of a numerical derivative with an error estimate (differences) no more digits are asked than that leaves, but 6; or
 where f itself has few, because it computes in float32, two. Where even these are not left, nothing is
@@ -99,12 +100,13 @@ Moved = Callable[[list[int]], Array]
 @dataclass(frozen=True)
 class Agreement:
     """Digits of agreement and what they mean, all (V, K): which comparisons `passed`, which of these for a reason other
-    than their digits, by `rounding`, as the wider precision shows, or because differences are `limited` in what they
-    resolve; and which are `unknown`, because nothing is resolved."""
+    than their digits, by `rounding`, as the wider precision shows, or `below` what f rounds to in it, or because
+    differences are `limited` in what they resolve; and which are `unknown`, because nothing is resolved."""
 
     digits: Array
     passed: Array
     rounding: Array
+    below: Array
     limited: Array
     unknown: Array
 
@@ -125,8 +127,9 @@ class Agreement:
         return float(np.where(self.unknown, np.inf, self.digits).min())
 
     def reason(self, row: int, column: int) -> str:
-        """Why this comparison passed, if not by its digits: "rounding" or "differences"."""
-        return "rounding" if self.rounding[row, column] else "differences" if self.limited[row, column] else ""
+        """Why this comparison passed, if not by its digits: "rounding", "below" a rounding of f, or "differences"."""
+        reasons = {"rounding": self.rounding, "below": self.below, "differences": self.limited}
+        return next((reason for reason, of in reasons.items() if of[row, column]), "")
 
 
 def digits_of(difference: Array, scale: Array, dtype: DType) -> Array:
@@ -159,27 +162,28 @@ def judge(
     digits, passed = np.where(limited & ~narrow.coarse, at_scale, digits), passed | limited
 
     short = ~passed & np.isfinite(narrow.claimed) & (np.isfinite(narrow.numeric) | np.isposinf(narrow.error))
-    rounding, unknown = np.zeros_like(short), np.zeros_like(short)
+    rounding, below, unknown = np.zeros_like(short), np.zeros_like(short), np.zeros_like(short)
     if not short.any():
-        return Agreement(digits, passed, rounding, limited, unknown)
+        return Agreement(digits, passed, rounding, below, limited, unknown)
     rows = [int(row) for row in np.flatnonzero(short.any(axis=1))]
     repeated, better = repeat(rows), at_scale.copy()
     if repeated is None:
         floor_of_f = SAFETY * roundoff(narrow.dtype) * narrow.expected
-        rounding = short & floor & ~narrow.coarse & (difference <= floor_of_f)
-        unknown = short & ~rounding & narrow.is_within_error
-        if moved is not None and (left := (short & ~rounding & ~unknown)).any():
+        below = short & floor & ~narrow.coarse & (difference <= floor_of_f)
+        unknown = short & ~below & narrow.is_within_error
+        if moved is not None and (left := (short & ~below & ~unknown)).any():
             rows = [int(row) for row in np.flatnonzero(left.any(axis=1))]
             unknown[rows] |= left[rows] & (difference[rows] <= SAFETY * moved(rows))
     else:
         wide, further = repeated
         at_wide = judge(wide, asked, further, floor=wide.dtype == np.float64)
-        is_rounding = _shrank(narrow.rows(rows), wide) | _below_rounding(narrow.rows(rows), wide)
-        rounding[rows] = short[rows] & (at_wide.passed | is_rounding)
-        unknown[rows] = short[rows] & ~rounding[rows] & at_wide.unknown & narrow.rows(rows).is_within_error
-        better[rows] = np.where(is_rounding, at_scale[rows], at_wide.digits)
-    digits = np.where(rounding, np.maximum(better, digits), digits)
-    return Agreement(digits, passed | rounding, rounding, limited, unknown)
+        shrank, under = _shrank(narrow.rows(rows), wide), _below_rounding(narrow.rows(rows), wide)
+        rounding[rows] = short[rows] & (shrank | (at_wide.passed & ~at_wide.below))
+        below[rows] = short[rows] & ~rounding[rows] & (at_wide.below | under)
+        unknown[rows] = short[rows] & ~(rounding | below)[rows] & at_wide.unknown & narrow.rows(rows).is_within_error
+        better[rows] = np.where(shrank | under, at_scale[rows], at_wide.digits)
+    digits = np.where(rounding | below, np.maximum(better, digits), digits)
+    return Agreement(digits, passed | rounding | below, rounding, below, limited, unknown)
 
 
 def _shrank(narrow: Comparison, wide: Comparison) -> Array:
@@ -209,8 +213,10 @@ def remarks_on(agreements: list[Agreement], dtype: DType) -> tuple[str, ...]:
     if rounding := sum(int(agreement.rounding.sum()) for agreement in agreements):
         remarks.append(
             f"{rounding} comparisons have fewer digits in {dtype_name(dtype)}, but only by rounding: terms "
-            "cancel, and the difference vanishes in a wider precision or is below a rounding of f"
+            "cancel, and the difference vanishes in a wider precision"
         )
+    if below := sum(int(agreement.below.sum()) for agreement in agreements):
+        remarks.append(f"{below} comparisons were not judged: the difference is below a rounding of f")
     if limited := sum(int(agreement.limited.sum()) for agreement in agreements):
         remarks.append(
             f"{limited} comparisons agree as far as the numerical derivative can see, which is not as far as was asked"

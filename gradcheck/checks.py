@@ -92,9 +92,11 @@ def compare(
     cotangents    u that are drawn; each comparison is of ⟨u, J v⟩
 
     Where f has a kink, the claim must be finite and lie between the slopes of its two sides (`gradcheck.kinks`), also
-    along directions through several of them (`gradcheck.joint`); `report.kinks` names these elements. What could not be
-    judged is counted in `report.left_out`. A pullback that writes into its cotangent, the arguments or the value,
-    returns what a later call changes, or is not linear in its cotangent, disagrees: that is `report.fault`.
+    along directions through several of them (`gradcheck.joint`); `report.kinks` names these elements. What could not
+    be judged is counted in `report.left_out`. A derivative below a rounding of f, for a step as large as x, passes
+    with any claim as small, and a remark; so do small outputs beside a large one. A pullback that writes into its
+    cotangent, the arguments or the value, returns what a later call changes, or is not linear in its cotangent,
+    disagrees: that is `report.fault`.
 
     Raises ValueError or TypeError for arguments, functions and claims that cannot be checked, GradientError for a claim
     of wrong value or shapes.

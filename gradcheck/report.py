@@ -21,7 +21,8 @@ class Worst:
     """The element on which claim and numerical derivative agree least, and `by` what the numerical one was obtained.
 
     `argument` and `index` are None where no single element was compared, but a projection or a symmetry. `reason` says
-    why it passes with fewer digits than were asked: "rounding", or "differences" that resolve no more.
+    why it passes with fewer digits than were asked: "rounding", because it is "below" a rounding of f, or "differences"
+    that resolve no more.
     """
 
     place: str
@@ -140,6 +141,8 @@ class Report:
         own = self.worst.own_digits
         if self.worst.reason == "rounding" and own < self.asked:
             return f"agrees; {own:.0f} digits here, {'the rest' if own >= 0.5 else 'all of it'} rounding"
+        if self.worst.reason == "below":
+            return f"agrees; {own:.0f} digits here, below a rounding of f"
         if self.worst.reason == "differences":
             return f"agrees; {own:.1f} digits here, as far as differences tell"
         if own < self.digits - 1:

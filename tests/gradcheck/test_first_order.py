@@ -185,3 +185,34 @@ def test_the_same_seed_gives_the_same_report():
     args = (np.linspace(-1, 1, 300),)
     first, second = (compare(value_of(claims.tanh), args, vjp=vjp_of(claims.tanh), seed=7) for _ in range(2))
     assert first == second
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "slope"),
+    [
+        (lambda x: np.exp(-x * x), [7.0, 1.0], lambda x: -2 * x * np.exp(-x * x)),
+        (lambda x: 1e20 * x[1] + x[0] ** 2, [2.0, 1.0], lambda x: np.array([2 * x[0], 1e20])),
+    ],
+)
+def test_a_derivative_below_a_rounding_of_f_is_said_to_be_not_judged(f, x, slope):
+    """Nothing cancels there, and it is no rounding."""
+    judged = lambda factors: compare(f, (np.array(x),), vjp=lambda _, x: (f(x), lambda u: (u * slope(x) * factors,)))
+    remark = "2 comparisons were not judged: the difference is below a rounding of f"
+    assert judged([1, 1]).agrees
+    assert remark not in judged([1, 1]).remarks
+    assert judged([1, 1.01]).disagrees
+    for factor in (2.0, 0.0, -1.0):
+        assert remark in judged([factor, 1]).remarks
+        assert not any("cancel" in said for said in judged([factor, 1]).remarks)
+
+
+@pytest.mark.parametrize(("factor", "digits"), [(1.0, "agrees to"), (1.05, "below a rounding of f")])
+def test_what_is_below_a_rounding_of_float16_is_not_called_rounding(factor, digits):
+    def claim(x):
+        y = np.tanh(x)
+        return y, lambda u: ((u * (1 - y * y) * np.float16(factor)).astype(np.float16),)
+
+    report = compare(value_of(claim), (np.array([0.3, -1.2, 0.7, 2.0, -0.4], np.float16),), vjp=vjp_of(claim))
+    assert digits in str(report)
+    assert "only by rounding" not in str(report)
+    assert ("were not judged" in str(report)) == (factor != 1)

@@ -334,7 +334,7 @@ def test_the_side_without_values_is_said():
     assert at_zero(lambda x: np.where(x.real < 0, np.nan, x + x * x), 0.9, slope=2.0).disagrees
 
 
-@pytest.mark.parametrize("x", [1.3345505653442107, -1.5])
+@pytest.mark.parametrize("x", [1.3345505653442107, -1.2])
 def test_the_noise_of_a_flat_function_is_no_kink(x):
     """Beside x the slopes are one unit of rounding over the step, or 0."""
     f = lambda x: 0.7 * np.tanh(10 * x.real)
