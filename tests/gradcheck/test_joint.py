@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from gradcheck import compare
+from tests.helpers import needs_longdouble
 
 MEDIANS = [np.median, lambda x: ad.median(x)]
 
@@ -113,7 +114,10 @@ def test_kinks_that_no_axis_crosses(f):
         assert report.agrees == right, (factor, report)
 
 
-@pytest.mark.parametrize(("small", "large", "factor"), [(1e-3, 1e3, 1.0), (1.0, 1e6, 1.0), (1.0, 1.0, 1e9)])
+STEEP = pytest.param(1.0, 1.0, 1e9, marks=needs_longdouble)  # which leaves no digit of the others in float64
+
+
+@pytest.mark.parametrize(("small", "large", "factor"), [(1e-3, 1e3, 1.0), (1.0, 1e6, 1.0), STEEP])
 def test_kinks_of_small_elements_beside_a_large_slope(small, large, factor):
     """Along a direction through all elements the kinks of three are below what is told apart."""
     f = lambda x: x[:3].sum() - 2 * np.median(x[:3]) + factor * x[3]
@@ -122,4 +126,4 @@ def test_kinks_of_small_elements_beside_a_large_slope(small, large, factor):
         g = np.array([*(1 - 2 * np.array(shares)), factor])
         report = compare(f, (x,), vjp=lambda _, x, g=g: (f(x), lambda u: (u * g,)))
         assert report.agrees == right, report
-        assert len(report.kinks) == 3 or report.left_out  # float64 alone cannot tell them from noise
+        assert len(report.kinks) == 3
