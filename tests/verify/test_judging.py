@@ -863,6 +863,21 @@ def test_a_bias_that_is_missing_has_the_channels_of_all_groups(torch):
     assert "cases without bias are asked with zeros" in report.assumed
 
 
+def test_no_layout_is_hinted_at_where_what_is_known_of_a_framework_explains_the_cases_alone():
+    """A mask of −1e9: rows that see nothing get a mean, as JAX has it, and other rows contradict that."""
+
+    def attention(query, key, value, mask=None):
+        s = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+        e = np.exp((s := s if mask is None else s + np.where(mask, 0, -1e9).astype(s.dtype)) - s.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True) @ value
+
+    report = refnp.judge("attention", attention, dtypes=("float64",), only="attention/*hidden*", seconds=1)
+    assert not report.holds
+    report = refnp.judge("attention", attention, dtypes=("float64",), seconds=1)
+    assert not report.holds
+    assert report.hints == []
+
+
 def test_a_hint_is_of_the_precision_that_deviates():
     """In float32 the scores are not known, and any layout would do."""
 
