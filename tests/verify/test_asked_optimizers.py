@@ -200,3 +200,21 @@ WRONG_SCHEDULES = [
 @pytest.mark.parametrize(("name", "function"), WRONG_SCHEDULES)
 def test_wrong_schedules_do_not_hold(name, function):
     assert not refnp.judge(name, function, dtypes="float64").holds
+
+
+def test_a_velocity_is_asked_of_a_later_step_than_the_first_which_makes_it():
+    """torch.optim.SGD's own rule: at step 1 the buffer is the gradient, and nothing kept is read."""
+
+    def sgd(p, g, velocity=None, *, lr=1e-3, step=1, momentum=0.0, dampening=0.0, nesterov=False, weight_decay=0.0):
+        g = g + p.dtype.type(weight_decay) * p
+        first = velocity is None or step == 1
+        v = g if first else p.dtype.type(momentum) * velocity + p.dtype.type(1 - dampening) * g
+        return p - p.dtype.type(lr) * (g + p.dtype.type(momentum) * v if nesterov else v)
+
+    report = refnp.judge("sgd", sgd)
+    assert report.holds
+    assert "sgd/momentum" in {row["case"] for row in report.rows}
+    assert refnp.judge(
+        "sgd", lambda p, g, v=None, lr=1e-3, momentum=0.0: sgd(p, g, v, lr=lr, momentum=momentum, step=2)
+    ).holds
+    assert not refnp.judge("sgd", lambda p, g, velocity=None, lr=1e-3, momentum=0.0: sgd(p, g, lr=lr)).holds

@@ -22,23 +22,32 @@ ARRAYS = ("parameter", "gradient", "velocity", "mean", "square", "total")
 
 @dataclass(frozen=True)
 class Step:
-    """An optimiser of refnp and of PyTorch, and what each calls what is kept, in the order of the arguments."""
+    """An optimiser of refnp and of PyTorch, and what each calls what is kept, in the order of the arguments.
+
+    `step` is which one it is unless told: a later one where the first reads nothing that was kept.
+    """
 
     page: Callable
     own: Any
     kept: tuple[str, ...]
     torch: str
     kept_by_torch: tuple[str, ...]
+    step: int = 1
 
     def layer(self, kept: str = "") -> Layer:
         """The parameters after a step, or what is `kept`."""
         result = self.kept.index(kept) if kept else None
         place = 0 if result is None else 1 + result
-        signature, name = inspect.signature(self.page), "_".join(filter(None, (self.page.__name__, kept)))
+        name = "_".join(filter(None, (self.page.__name__, kept)))
+        of_page = inspect.signature(self.page)
+        parameters = [p.replace(default=self.step) if p.name == "step" else p for p in of_page.parameters.values()]
+        signature = of_page.replace(parameters=parameters)
         page = with_parts(self.page, {less_power: in_their_precision})
 
         def equation(*arrays: Any, **options: Any) -> tuple:
-            return page(*arrays, **options)[place], None
+            given = signature.bind(*arrays, **options)
+            given.apply_defaults()
+            return page(*given.args, **given.kwargs)[place], None
 
         def stepped(*arrays: Any, **options: Any) -> np.ndarray:
             return self.refnp(signature.bind(*arrays, **options), result)

@@ -43,7 +43,7 @@ def torch_clipped(torch, gradient, *, norm):
 
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
-OF_SGD = Step(steps.sgd, SGD, ("velocity",), "SGD", ("momentum_buffer",))
+OF_SGD = Step(steps.sgd, SGD, ("velocity",), "SGD", ("momentum_buffer",), step=2)  # the first makes a velocity
 OF_ADAM = Step(steps.adam, Adam, ("mean", "square"), "Adam", MOMENTS)
 SGD_STEP, SGD_VELOCITY = OF_SGD.layer(), OF_SGD.layer("velocity")
 ADAM, ADAM_MEAN, ADAM_SQUARE = OF_ADAM.layer(), OF_ADAM.layer("mean"), OF_ADAM.layer("square")
