@@ -367,6 +367,22 @@ def test_a_layer_whose_page_is_called_with_a_star_has_a_report():
     assert "two of four heads share" in str(report)
 
 
+def test_an_error_as_small_as_float32_leaves_is_no_rounding_where_it_is_smooth():
+    """1e-6 more on the diagonal of a Gaussian process, in float64: a bound of float32 allows as much and more."""
+
+    def mean(context_x, context_y, target_x, noise_std, length_scale=1.0, scale=1.0, *, more=1e-6, inside=np.float64):
+        squares = lambda a, b: ((a[:, None] - b) ** 2).sum(-1)
+        kernel = lambda a, b: scale**2 * np.exp(-squares(a, b) / (2 * length_scale**2))
+        noisy = kernel(context_x, context_x) + (noise_std**2 + more) * np.eye(len(context_x))
+        weights = np.linalg.solve(noisy.astype(inside).astype(float), context_y)
+        return (kernel(target_x, context_x) @ weights).astype(context_x.dtype)
+
+    assert refnp.judge("gp_posterior_mean", lambda *a, **k: mean(*a, **k, more=0)).holds
+    assert "float32" not in str(refnp.judge("gp_posterior_mean", mean, dtypes="float64").causes)
+    rounded = refnp.judge("gp_posterior_mean", lambda *a, **k: mean(*a, **k, more=0, inside="f"), dtypes="float64")
+    assert "float32" in str(rounded.causes)
+
+
 def broken(*given):
     raise LookupError("no such edit")
 

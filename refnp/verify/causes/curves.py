@@ -15,6 +15,7 @@ END = 9  # places at an end of the grid that are to lie on a line
 GROWTHS = (2.0**-10, 2.0**-13)  # of an argument from one call to the next: where 8 bits are kept, and 11
 CALLS, HALVED = 48, 14  # and how often the place of a jump is halved
 FEWEST = 3  # jumps
+ROUGH = 1 / 16  # of an error is more than a smooth one bends from one call to the next
 LARGER, BEYOND = 64, 64  # times what is between jumps, and the bound of what is right
 MOST = 128  # numbers of a norm's argument, each of which is moved
 
@@ -26,8 +27,8 @@ def of_curve(a: Answered, ask: Ask) -> Iterator[str]:
     (name, _), *_ = a.problem.arrays.items()
     x = GRID.astype(a.policy.dtype)
     problem = with_arrays(a.problem, {name: x})
-    right, one = (right_of(a, {name: v}) for v in (x, x[:1]))
-    if right.shape != x.shape or one[0] != right[0]:
+    right, one, back = (right_of(a, {name: v}) for v in (x, x[:1], x[::-1]))
+    if right.shape != x.shape or one[0] != right[0] or (back[::-1] != right).any():
         return  # a function of rows
     given = output_of(ask(problem))
     off = ~(np.abs(given - right) <= tolerance(problem.bounds["output"], problem.dtype))
@@ -80,7 +81,8 @@ def of_statistics(a: Answered, ask: Ask) -> Iterator[str]:
     own, ought = statistics(x, given), statistics(x, right)
     if own is None or ought is None:
         return
-    differs = [abs(o - r) > LITTLE * max(abs(r), abs(ought[1])) for o, r in zip(own, ought, strict=True)]
+    little = max(LITTLE, 4 * a.policy.stored.u)  # which the rounding of results may hide
+    differs = [abs(o - r) > little * max(abs(r), abs(ought[1])) for o, r in zip(own, ought, strict=True)]
     for off, what, one, other in zip(differs, ("mean", "deviation"), own, ought, strict=True) if any(differs) else ():
         beside = f"{one:.4g} where {other:.4g} is right" if off else "right"
         yield f"of the row of {at_place('x', place(group[0]))} the {what} is {beside}"
@@ -124,6 +126,16 @@ def of_steps(a: Answered, ask: Ask) -> Iterator[str]:
                     f"by up to {jumps[first]:.2g}: by a condition, or something inside is rounded"
                 )
                 return
+
+
+def is_rough(a: Answered, ask: Ask) -> bool:
+    """Whether errors change by chance as an argument grows by little, as those of rounding do."""
+    for name, x in a.problem.arrays.items():
+        if x.dtype.kind == "f" and x.size:
+            errors = np.array([error_at(a, ask, name, 1 + k * GROWTHS[-1]) for k in range(FEWEST + 2)])
+            if (np.abs(np.diff(errors, 2, axis=0)).max(0) > ROUGH * np.abs(errors).max(0)).any():
+                return True
+    return False
 
 
 def error_at(a: Answered, ask: Ask, name: str, factor: float) -> np.ndarray:

@@ -23,6 +23,7 @@ from refnp.verify.causes import narrower, numbers, options, page_edits
 from refnp.verify.causes.answered import Answered, Row
 from refnp.verify.causes.cause import Cause, fits_some, pattern
 from refnp.verify.causes.clock import OF_SEARCH, Clock, OutOfTime, running
+from refnp.verify.causes.curves import is_rough
 from refnp.verify.causes.matrices import Ask
 from refnp.verify.causes.seen import seen
 from refnp.verify.edits.edited import line_of
@@ -117,7 +118,7 @@ class Search:
     def causes(self, ask: Ask | None) -> list[Cause]:
         """The causes, and one without a name for the rows that are left, with what is seen there."""
         chosen, left = self.best()
-        kept = self._kept(chosen, left)
+        kept = [group for group in self._kept(chosen, left) if ask is None or self._is_seen(group[0], ask)]
         explained = {row for group in kept for row in group[0].rows}
         found = [self._cause(group, self.every - explained - self.known) for group in kept]
         rest = self.every - {row for cause in found for row in cause.rows}
@@ -129,6 +130,14 @@ class Search:
             lacks += [f"and none was looked for among {what}" for what in self.clock.broken]
             says = ", ".join(filter(None, [pattern(rest, self.answered), *lacks]))
             found.append(Cause("", _sorted(rest), worst, worst, self.layer.name, (), says, seen=what))
+        return found
+
+    def _is_seen(self, e: Explanation, ask: Ask) -> bool:
+        """Whether errors of outputs are rough, if they are to be those of rounding at a place that is not known."""
+        own = [a for a in self.deviating if "output" in a.wrong and a.row("output") in e.rows]
+        found = e.mutant.says != narrower.SOMETHING or not own
+        with self.clock.unless_broken():
+            found = found or any(is_rough(a, ask) for a in own[:FIRST])
         return found
 
     def _seen(self, own: list[Answered], ask: Ask) -> str:
