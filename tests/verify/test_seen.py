@@ -246,3 +246,77 @@ def test_a_reading_names_its_case_where_there_are_several():
     wrong = lambda x, gain, shift, eps=1e-5: np.where(x > 0.3, 1, x)
     report = refnp.judge("layer_norm", wrong, only="layer_norm/mean*", dtypes=("float64",))
     assert ", seen in layer_norm/mean" in str(report)
+
+
+def test_dropped_weights_are_to_sum_to_what_is_right_and_not_to_one():
+    def renormalized(query, key, value, keep, dropout, mask=None):
+        weights = softmax_of(scores_of(query, key)) * keep
+        return weights / weights.sum(-1, keepdims=True) @ value
+
+    report = refnp.judge("dropout_attention", renormalized, only="*/a third dropped", dtypes=("float64",))
+    assert "weights of a query sum to 1 where 1.05 is right" in str(report)
+
+
+def test_what_has_no_influence_at_some_arguments_alone_is_not_said():
+    """KL(q ‖ p) in place of KL(p ‖ q): where a class of p is improbable its q does not count, and elsewhere it does."""
+
+    def divergence(logits_p, logits_q):
+        log_p, log_q = map(refnp.layers.log_softmax, (logits_p, logits_q))
+        return (np.exp(log_p) * (log_p - log_q)).sum(-1)
+
+    swapped = lambda p, q: divergence(q, p)
+    text = str(refnp.judge("categorical_kl", swapped, only="*/saturated rows", dtypes=("float64",), framework="numpy"))
+    assert "influence" not in text
+    assert "must not" not in text
+    without = lambda p, q: divergence(p, np.where(np.arange(q.shape[-1]) == 1, 0, q))
+    text = str(refnp.judge("categorical_kl", without, only="*/ordinary", dtypes=("float64",), framework="numpy"))
+    assert "logits_q[0, 1] has no influence, as all where axis 1 is 1" in text
+
+
+def of_sum(x, total):
+    p = softmax_of(x)
+    return p, lambda bar: (p * (bar - total(p * bar)),)
+
+
+def test_gradients_that_take_the_rows_of_others_are_not_read_from_digits_of_one_row():
+    """The smallest case has one row, of which the gradient is 4e-18: that all rows are summed shows elsewhere."""
+
+    def vjp(function, x):
+        p, pullback = of_sum(x, np.sum)
+        return p, lambda bar: pullback(bar)
+
+    report = refnp.judge("softmax", softmax_of, vjp=vjp, dtypes=("float64",), only="softmax/[0-9m]*[m0]", seconds=8)
+    assert "and must not" in str(report)
+    assert "4.248e-18" not in str(report)
+
+
+def test_a_length_is_told_beside_the_size_of_numbers_and_a_sum_has_no_curve():
+    """The only case with more than 16 numbers has large ones as well."""
+
+    def cumsum(x, axis=-1):
+        x = np.moveaxis(x, axis, -1)
+        blocks = [np.cumsum(x[..., i : i + 16], -1) for i in range(0, x.shape[-1], 16)]
+        return np.moveaxis(np.concatenate(blocks, -1), -1, axis)
+
+    text = str(refnp.judge("cumsum", cumsum))
+    assert "only where an axis is longer than" in text
+    descending = lambda x, axis=-1: np.sort(x, axis) if x.shape[axis] < 5 else -np.sort(-x, axis)
+    for report in (text, str(refnp.judge("sort", descending))):
+        assert "curve" not in report
+        assert "it is" not in report.partition("the bounds")[0]
+
+
+def test_a_deviation_within_the_rounding_of_results_is_right():
+    torch = pytest.importorskip("torch")
+
+    def norm(x, gain, shift, eps=1e-5):  # what is stored before gain and shift is rounded
+        wide = x.float()
+        centred = wide - wide.mean(-1, keepdim=True)
+        unit = centred * torch.rsqrt((centred * centred).mean(-1, keepdim=True) + eps)
+        return unit.to(x.dtype) * gain + shift
+
+    report = refnp.judge(
+        "layer_norm", norm, framework="torch", precision="bfloat16 in and out, float32 inside", seconds=5
+    )
+    assert not report.holds
+    assert not any(cause.seen for cause in report.causes)

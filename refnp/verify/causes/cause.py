@@ -83,6 +83,9 @@ def pattern(rows: set[Row], answered: list[Answered]) -> str:
     for says, holds in PATTERNS:
         if fine and all(holds(names[row[0]]) for row in rows) and not any(holds(names[row[0]]) for row in fine):
             found.append(says)
+    length = lambda row: max((n for x in names[row[0]].arrays.values() for n in x.shape), default=0)
+    if fine and (most := max(map(length, fine))) < min(map(length, rows)):
+        found.append(f"only where an axis is longer than {most}")
     if len(cases := {row[0] for row in rows}) == 1 < len(names):
         found.append(f"in the case {next(iter(cases))} alone")
     return ", ".join(found)
@@ -96,7 +99,6 @@ def _hides_a_row(problem: Problem) -> bool:
 PATTERNS: tuple[tuple[str, Callable[[Problem], bool]], ...] = (
     ("only where a query may attend to nothing", _hides_a_row),
     ("only under a mask", lambda p: p.case.options.get("mask") is not None),
-    ("only where an axis is 512 long or more", lambda p: any(n >= 512 for a in p.arrays.values() for n in a.shape)),
     ("only where an axis has one element", lambda p: any(1 in a.shape for a in p.arrays.values())),
     ("only where an axis is empty", lambda p: any(0 in a.shape for a in p.arrays.values())),
     ("only for inputs that are not finite", lambda p: not all(np.isfinite(a).all() for a in p.arrays.values())),

@@ -4,6 +4,8 @@ A function is asked again with one number moved, or for a gradient with one numb
 asked the same: two matrices, a row for each number (or row of an argument), of which only what was seen is said.
 """
 
+import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +21,10 @@ Ask = Callable[[Problem], Answer]
 LITTLE = 1e-4  # a part of the largest below is none
 ASKED = 64  # numbers or rows that are moved, one at a time
 MOVES = ((1.5, 0.25), (1.0, -0.0625))  # x → 1.5 x + .25, …: far and near
+FEW = 2  # other arguments that a function is asked, to see whether a number has no influence there either
+LOST = 16  # units in the last place of a result, by which it may be off where something inside is rounded too
 Place = tuple[int, ...]
+Arrays = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,8 @@ class Matrix:
     """How results change, and how they ought to, with each number of an argument.   Shapes: (moves, pieces, *results).
 
     `takes` names the argument and `gives` the result; `moved` is by how much each piece is, where that is a number.
-    A change of a result by less than `hidden` may be lost in its rounding.
+    A change of a result by less than `hidden` may be lost in its rounding. `given_stays` and `right_stays` say
+    which results do not change with a piece at other arguments either: it may have no influence at these alone.
     """
 
     takes: str
@@ -37,18 +43,18 @@ class Matrix:
     right: np.ndarray
     moved: np.ndarray | None = None  # (moves, pieces)
     hidden: np.ndarray | float = 0.0  # (*results)
+    given_stays: Callable[[Place], np.ndarray] = lambda piece: np.asarray(True)  # a piece → (*results)
+    right_stays: Callable[[Place], np.ndarray] = lambda piece: np.asarray(True)
 
     def told(self) -> Iterator[str]:
         """What sets the given matrix apart from the right one."""
         most = max(float(np.abs(self.right).max(initial=0)), float(np.abs(self.given).max(initial=0)))
         sees, ought = (np.abs(m).max(0) > LITTLE * most for m in (self.given, self.right))  # (pieces, *results)
         ought &= np.abs(self.right).max(0) > self.hidden
-        never = (self.given == 0).all(0) & ought
-        more, less = (
-            [tuple(map(int, pair)) for pair in np.argwhere(where)]
-            for where in (sees & (np.abs(self.right).max(0) == 0), never)
-        )
-        lost = [p for k, p in enumerate(self.pieces) if ought[k].any() and not np.abs(self.given[:, k]).any()]
+        more = self.kept(sees & (self.right == 0).all(0), self.right_stays)
+        less = self.kept(ought & (self.given == 0).all(0), self.given_stays)
+        lost = [p for k, p in enumerate(self.pieces) if ought[k].any() and not (self.given[:, k] != 0).any()]
+        lost = [p for p in lost if any(self.pieces[k] == p for k, *_ in less)]
         if instead := self.instead(more, less):
             yield instead
         elif lost:
@@ -61,6 +67,12 @@ class Matrix:
         if not more and not less:
             found = [*self.quotients(ought), *self.differences(most)]
             yield from found or self.parts()
+
+    def kept(self, pairs: np.ndarray, stays: Callable[[Place], np.ndarray]) -> list[Place]:
+        """Pairs of a piece and a result, without those that other arguments contradict."""
+        for k in np.flatnonzero(pairs.any(tuple(range(1, pairs.ndim)))):
+            pairs[k] &= stays(self.pieces[int(k)])
+        return [tuple(map(int, pair)) for pair in np.argwhere(pairs)]
 
     def instead(self, more: list[Place], less: list[Place]) -> str:
         """That each result which reads the wrong number reads one in place of another; "" if it is not so."""
@@ -167,7 +179,7 @@ def right_of(a: Answered, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 def of_arguments(a: Answered, ask: Ask) -> Iterator[Matrix]:
     """How the output changes with each number of each argument, or with each row of a larger one."""
     arrays = a.problem.arrays
-    before, result = output_of(ask(a.problem)), right_of(a, arrays)
+    before, result, others = output_of(ask(a.problem)), right_of(a, arrays), other_arguments(a)
     if before.shape != result.shape or not np.isfinite(before).all():
         return
     for name, x in arrays.items():
@@ -184,45 +196,102 @@ def of_arguments(a: Answered, ask: Ask) -> Iterator[Matrix]:
                 moved = x.copy()
                 moved[piece] = moved_by(x[piece], factor, more)
                 steps[-1].append(moved[piece].astype(WIDE) - x[piece])
-                others = {**arrays, name: moved}
-                own[0][-1].append(given_of(a, ask, others) - before)
-                own[1][-1].append(right_of(a, others) - result)
+                with_it = {**arrays, name: moved}
+                own[0][-1].append(given_of(a, ask, with_it) - before)
+                own[1][-1].append(right_of(a, with_it) - result)
         given, right = map(np.array, own)
         by = np.array(steps) if len(pieces[0]) == x.ndim else None
-        yield Matrix(name, "output", pieces, given, right, by, 2 * a.allowed["output"])  # each is off by as much
+        elsewhere = [
+            functools.partial(stays, functools.partial(moved_in, name, of), points)
+            for of, points in (
+                (functools.partial(given_of, a, ask), others[:FEW]),
+                (functools.partial(right_of, a), others),
+            )
+        ]
+        hidden = 2 * a.allowed["output"] + LOST * a.policy.stored.u * np.abs(result)  # by rounding, also inside
+        yield Matrix(name, "output", pieces, given, right, by, hidden, *elsewhere)
+
+
+def other_arguments(a: Answered) -> list[dict[str, np.ndarray]]:
+    """Arguments of the same shapes: the same numbers elsewhere, drawn ones, those of the other sign, smaller ones."""
+    rng = np.random.default_rng(len(a.problem.arrays))
+    changes: tuple[Callable[[np.ndarray], np.ndarray], ...] = (
+        lambda x: rng.permutation(x.ravel()).reshape(x.shape),
+        lambda x: rng.standard_normal(x.shape),
+        np.negative,
+        lambda x: x / 64,
+    )
+    return [{n: change(x).astype(x.dtype) for n, x in a.problem.arrays.items()} for change in changes]
+
+
+def stays(changes: Callable[[Arrays, Place], np.ndarray], points: Sequence[Arrays], piece: Place) -> np.ndarray:
+    """Which results do not change with a piece, at any of these arguments that are taken."""
+    never: Any = True
+    for arrays in points:
+        with contextlib.suppress(Exception):  # they are none of the function's, such as negative deviations
+            change = changes(arrays, piece)
+            never &= ~(np.isfinite(change) & (change != 0))
+    return np.asarray(never)
+
+
+def moved_in(name: str, of: Callable[[Arrays], np.ndarray], arrays: Arrays, piece: Place) -> np.ndarray:
+    """How results change with a piece of an argument."""
+    moved = arrays[name].copy()
+    moved[piece] = moved_by(moved[piece], *MOVES[0])
+    return of({**arrays, name: moved}) - of(arrays)
+
+
+def entry(of: Callable[[Arrays, Place], Arrays], name: str, arrays: Arrays, place: Place) -> np.ndarray:
+    """What a place of ȳ adds to the gradient of one argument."""
+    return of(arrays, place)[name]
+
+
+def wide(x: np.ndarray) -> np.ndarray:
+    """The numbers in the widest precision."""
+    return x.astype(WIDE)
 
 
 def of_walk_back(a: Answered, ask: Ask) -> Iterator[str]:
     """What gradients take from each number of ȳ."""
     arrays, case, bar = a.problem.arrays, a.problem.case, a.problem.cotangent
     names = tuple(q.removeprefix("gradient of ") for q in a.wrong if q != "output")
-    y, pullback = vjp(lambda *x: case.layer.function(*x, **case.options), *a.wide)
-    places = list(np.ndindex(np.shape(y)))
+    places = list(np.ndindex(bar.shape))
     if not names or not 1 <= len(places) <= ASKED:
         return
-    asked: dict[str, list[np.ndarray]] = {name: [] for name in names}
-    right: dict[str, list[np.ndarray]] = {name: [] for name in names}
-    for place in places:
-        unit = np.zeros_like(bar)
-        unit[place] = 1
+
+    def unit(place: Place) -> np.ndarray:
+        found = np.zeros_like(bar)
+        found[place] = 1
+        return found
+
+    def given_gradients(arrays: Arrays, place: Place) -> Arrays:
         problem = with_arrays(a.problem, dict(arrays), names)
-        problem.cotangent = unit
-        answer, ought = ask(problem), dict(zip(arrays, pullback(unit.astype(WIDE)), strict=True))
-        for name in names:
-            asked[name].append(np.asarray(answer[f"gradient of {name}"], WIDE))
-            right[name].append(np.asarray(ought[name], WIDE))
+        problem.cotangent = unit(place)
+        answer = ask(problem)
+        return {name: np.asarray(answer[f"gradient of {name}"], WIDE) for name in names}
+
+    def right_gradients(arrays: Arrays, place: Place) -> Arrays:
+        _, pullback = vjp(lambda *x: case.layer.function(*x, **case.options), *map(wide, arrays.values()))
+        ought = dict(zip(arrays, pullback(wide(unit(place))), strict=True))
+        return {name: np.asarray(ought[name], WIDE) for name in names}
+
+    asked, right = ([of(arrays, place) for place in places] for of in (given_gradients, right_gradients))
+    others = other_arguments(a)
     for name in names:
-        given, true = np.array(asked[name]), np.array(right[name])
+        given, true = (np.array([answer[name] for answer in answers]) for answers in (asked, right))
         if given.shape != true.shape or not np.isfinite(given).all():
             continue
         whole = np.tensordot(bar.astype(WIDE), given.reshape(*bar.shape, *given.shape[1:]), bar.ndim)
         told = np.asarray(a.answer[f"gradient of {name}"], WIDE)
         if np.abs(whole - told).max(initial=0) > LITTLE * np.abs(told).max(initial=0):
             yield f"the gradient of {name} is not linear in the incoming gradient ȳ"
-        else:
-            yield from Matrix(
-                "ȳ", f"gradient of {name}", places, given[None], true[None], np.ones((1, len(places)))
-            ).told()
+            continue
+        elsewhere = [
+            functools.partial(stays, functools.partial(entry, of, name), points)
+            for of, points in ((given_gradients, others[:FEW]), (right_gradients, others))
+        ]
+        by = np.ones((1, len(places)))
+        yield from Matrix("ȳ", f"gradient of {name}", places, given[None], true[None], by, 0.0, *elsewhere).told()
 
 
 def moved_by(piece: np.ndarray, factor: float, more: float) -> np.ndarray:

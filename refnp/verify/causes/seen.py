@@ -38,7 +38,8 @@ SEVERAL = 3  # keys of a query whose weights are all less by one factor
 
 def seen(answered: Sequence[Answered], ask: Ask) -> str:
     """What is seen of a function in the smallest cases that tell something; "" if that is nothing."""
-    says_something = lambda a: any(a.right[quantity].any() for quantity in a.wrong)
+    sizes = {a: max((size_of(a.right[quantity]) for quantity in a.wrong), default=0.0) for a in answered}
+    says_something = lambda a: sizes[a] > LITTLE**2 * np.median([*sizes.values()])  # beside digits that are lost there
     in_order = sorted(answered, key=lambda a: (-a.policy.stored.bits, not says_something(a), a.size))
     outputs = [a for a in in_order if "output" in a.wrong]
     gradients = [a for a in in_order if "output" not in a.wrong]
@@ -52,6 +53,11 @@ def seen(answered: Sequence[Answered], ask: Ask) -> str:
                 several = len({each.problem.case.name for each in answered}) > 1
                 return "; ".join(found) + (f", seen in {a.problem.case.name}" if several else "")
     return ""
+
+
+def size_of(array: np.ndarray) -> float:
+    """The largest finite number."""
+    return float(np.abs(array[np.isfinite(array)]).max(initial=0))
 
 
 def of_influence(a: Answered, ask: Ask) -> Iterator[str]:
@@ -128,7 +134,10 @@ def of_weights(weights: np.ndarray, right: np.ndarray) -> Iterator[str]:
         least, most = (f(times, -1) for f in (np.nanmin, np.nanmax))
         alike = ((most - least <= LITTLE * most) & ((right > 0).sum(-1) >= SEVERAL))[off]
         fewer = " as if there were more keys" if high < 1 and alike.all() else ""
-        yield f"weights do not sum to 1 but to {span}{',' if fewer else ''}{fewer}"
+        if np.abs(ought[off] - 1).max() <= LITTLE:
+            yield f"weights do not sum to 1 but to {span}{',' if fewer else ''}{fewer}"
+        else:  # some were dropped
+            yield f"weights of a query sum to {float(sums[off][0]):.3g} where {float(ought[off][0]):.3g} is right"
     more, less = (weights > LITTLE) & (right == 0), (weights == 0) & (right > LITTLE)
     for pairs, says in ((more, "sees key {} (offset {}), which is hidden"), (less, "does not see key {} (offset {})")):
         if pairs.any():
