@@ -272,6 +272,16 @@ def test_what_is_found_is_kept_at_an_interrupt():
     assert "the search was ended at" in cause.pattern
 
 
+def test_an_interrupt_while_a_rounding_is_asked_for_ends_no_report(monkeypatch):
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    report = refnp.judge("attention", sum_of_scores, only="*ordinary*", dtypes="float64")
+    monkeypatch.setattr("refnp.verify.causes.search.is_rough", interrupted)
+    assert INSIDE not in str(report)
+    assert not report.holds
+
+
 def test_what_calls_c_is_asked_other_shapes_in_a_process_of_its_own():
     """Hints ask for another layout, and readings for values that are the unit matrix: there this reads at address 0."""
     library = ctypes.pythonapi

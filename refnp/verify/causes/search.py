@@ -12,6 +12,7 @@ or say how many of how many it explains; what changes a row that is left, and do
 NaN and infinity explain nothing by themselves: a row of nothing else is explained where others are.
 """
 
+import contextlib
 import itertools
 import math
 import warnings
@@ -136,7 +137,7 @@ class Search:
         """Whether errors of outputs are rough, if they are to be those of rounding at a place that is not known."""
         own = [a for a in self.deviating if "output" in a.wrong and a.row("output") in e.rows]
         found = e.mutant.says != narrower.SOMETHING or not own
-        with self.clock.unless_broken():
+        with self.clock.unless_broken(), contextlib.suppress(KeyboardInterrupt):
             found = found or any(is_rough(a, ask) for a in own[:FIRST])
         return found
 
