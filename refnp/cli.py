@@ -378,7 +378,8 @@ exit status:
   2  wrong usage: an unknown option, a pattern that matches nothing, a file that cannot be written
 
 verdicts: "within bound", "another convention" (right by another definition, which is named), "known defect" (shown with
-its issue, never hidden), "deviates", "skipped" (the framework has no such function, or was recorded on other inputs).
+its issue, never hidden), "deviates", "not judged" (no number has a finite bound), "skipped" (the
+framework has no such function, or was recorded on other inputs).
 In --json, a number that is not finite is null."""
 
 

@@ -105,7 +105,9 @@ OF_EVERY_ARRAY: Any = {"kernel": KERNELS_OF_LU, "of_every_array": True}
 
 
 @page(
-    "a (..., N, N), b (..., N, M) or (N) → (..., N, M) or (..., N)", check=refuse_not_finite("solve"), **OF_EVERY_ARRAY
+    "a square (..., N, N), b (..., N, M) or (N) → (..., N, M) or (..., N)",
+    check=refuse_not_finite("solve"),
+    **OF_EVERY_ARRAY,
 )
 def solve(a, b):
     """X with A X = B, for any invertible A.

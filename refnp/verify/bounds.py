@@ -126,6 +126,15 @@ def deviation(
     return float(ratio[worst]), float(ulps.max()), worst
 
 
+def has_bound(right: np.ndarray, allowed: np.ndarray, largest: float, dtype: DTypeLike) -> np.ndarray:
+    """Whether each element is judged: not if any number up to the `largest` that is given or right is within its bound.
+
+    NaN or an infinity that is right is to be met, but for formats narrower than float32, where an infinite bound covers
+    these too.
+    """
+    return (allowed <= largest) | (~np.isfinite(right) & (not policy(dtype).narrow))
+
+
 def errors_over_bounds(
     given: np.ndarray, right: np.ndarray, allowed: np.ndarray, dtype: DTypeLike
 ) -> tuple[np.ndarray, np.ndarray]:

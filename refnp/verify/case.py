@@ -307,6 +307,12 @@ class Problem:
         own = self.case.formats.get(quantity.removeprefix("gradient of "))
         return policy(self.dtype) if own is None else policy(self.dtype).of_gradient(own)
 
+    def largest(self, quantity: str, right: np.ndarray) -> float:
+        """The size of the largest number that is given or right; at least the smallest normal one."""
+        given = [*self.arrays.values(), right, *([] if quantity == "output" else [self.cotangent])]
+        sizes = (np.abs(array[np.isfinite(array)]).max(initial=0) for array in given)
+        return max(float(np.finfo(np.float32).tiny), *map(float, sizes))
+
     def bounds_of(self, judged: Arithmetic, output: Rounded, pullback: Any) -> dict[str, Rounded]:
         """Output and gradients by quantity."""
         return self.selected(output, lambda: pullback(exact(self.cotangent, judged)))

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Tensor
 from refnp.numbers.rounding import Rounded
 from refnp.verify.asking import real
 from refnp.verify.case import Case, Layer, quiet
-from refnp.verify.findings import Report, first_line, plural
+from refnp.verify.findings import Report, first_line
 from refnp.verify.frameworks.native import NATIVES, NUMPY
 from refnp.verify.judged_pages import Formula, by_tape
 from refnp.verify.propagation import bounded, wide
@@ -122,16 +121,8 @@ def each_of(inputs: Any) -> list[tuple[str, Any]]:
 
 
 def completed(report: Report, function: Callable) -> Report:
-    """The report with what it was judged against, and what was not judged."""
+    """The report with what it was judged against."""
     report.about = report.about.replace(", against ", f", against the equation {said(function)}, in ")
-    for problem in report.problems:
-        for quantity, bound in problem.bounds.items():
-            if unknown := int(np.sum(~np.isfinite(bound.error) | ~np.isfinite(bound.lost))):
-                of = "" if quantity == "output" else f" in the {quantity}"
-                why = (
-                    f"{plural(unknown, 'number')} of {raw(bound.value).size}{of} without a bound, which are not judged"
-                )
-                report.skipped.setdefault(why, []).append(f"{problem.case.name} in {problem.dtype}")
     return report
 
 

@@ -16,7 +16,7 @@ from refnp.autograd.declaration import Declaration
 from refnp.numbers.rounding import ASSUMED
 from refnp.verify.case import Answer, Problem
 from refnp.verify.causes import SECONDS, Cause, Clock, causes
-from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement, Key
+from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, NOT_JUDGED, SKIPPED, WITHIN, Judgement, Key
 from refnp.verify.layer_names import closest
 from refnp.verify.record import DTYPES
 from refnp.verify.report import came, number, ratio_of
@@ -48,8 +48,8 @@ class Report:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing deviates."""
-        return not self.deviations
+        """Whether something is judged, and nothing deviates."""
+        return not self.deviations and any(row.verdict != NOT_JUDGED for row in self.judgements)
 
     def __bool__(self) -> bool:
         return self.holds
@@ -75,6 +75,12 @@ class Report:
         if not self.holds:
             raise AssertionError(str(self))
         return self
+
+    @property
+    def judged(self) -> list[Problem]:
+        """The problems of which any number was judged."""
+        names = {(row.case, row.dtype) for row in self.judgements if row.verdict != NOT_JUDGED}
+        return [problem for problem in self.problems if (problem.case.name, problem.dtype) in names]
 
     def problem(self, case: str, dtype: str | None = None) -> Problem:
         """The case with its inputs: `arrays` by name, `cotangent`, `reference()`, `bounds`, `case.options`.
@@ -141,13 +147,14 @@ def grouped(says: Mapping[Key, str], rows: Mapping[Key, Judgement]) -> list[Caus
 
 def text_of(report: Report) -> str:
     """The verdict in a line, a paragraph for each cause, then what was skipped and assumed."""
-    asked = [line for found in report.every for line in found.lines] or [f"asked: {asked_of(report.problems)}"]
+    asked = [line for found in report.every for line in found.lines] or [f"asked: {asked_of(report.judged)}"]
     lines = [headline(report), f"judged: {report.about}", *asked]
     for index, cause in enumerate(report.causes, 1):
         lines += ["", *paragraph(report, index, cause)]
     lines.append("")
     lines += [f"hint: {hint}" for hint in report.hints]
-    lines += [*excused_lines(report), *skipped_lines(report), *(f"assumed: {what}" for what in report.assumed)]
+    lines += [*excused_lines(report), *unjudged_lines(report), *skipped_lines(report)]
+    lines += [*(f"assumed: {what}" for what in report.assumed)]
     if all(row.dtype in DTYPES for row in report.judgements):  # policies of low precision assume what they say
         lines += ["", "the bounds assume:", *(f"    {words}" for words in ASSUMED)]
     return "\n".join(lines).rstrip()
@@ -157,6 +164,15 @@ def excused_lines(report: Report) -> list[str]:
     """Each known defect that is excused and each convention that another function follows, in a line."""
     counts = Counter((r.verdict, r.issue, r.why) for r in report.judgements if r.verdict in (KNOWN, CONVENTION))
     return [f"{verdict}: {issue}, {plural(n, 'row')}: {why}" for (verdict, issue, why), n in counts.items()]
+
+
+def unjudged_lines(report: Report) -> list[str]:
+    """How many numbers have no bound, in a line; all numbers of a format have lines of their own."""
+    rows = [row for row in report.judgements if row.without_bound and not report.every]
+    names = list(dict.fromkeys(row.case for row in rows))
+    counts = f"{sum(row.without_bound for row in rows)} of {sum(row.size for row in rows)} numbers"
+    where = f"{plural(len(rows), 'row')} of {plural(len(names), 'case')}"
+    return [f"not judged: {counts} in {where}, which have no bound: {'; '.join(shortened(names))}"] if rows else []
 
 
 def skipped_lines(report: Report) -> list[str]:
@@ -189,9 +205,11 @@ def headline(report: Report) -> str:
         refused = sum(len(cases) for why, cases in report.skipped.items() if why.startswith(REFUSES))
         rest += f"; it refuses {plural(refused, 'case')}" if refused else ""
         return f"{report.name} holds: {within} within bound, the worst {number(worst)} of it{rest}"
+    if not report.deviations:
+        return f"{report.name} is not judged: no number has a bound"
     worst = max(map(ratio_of, report.deviations))
     size = "no number at all" if math.isinf(worst) else f"{number(worst)} times its bound"
-    count = f"{verdicts[DEVIATES]} of {plural(verdicts.total() - verdicts[SKIPPED], 'row')}"
+    count = f"{verdicts[DEVIATES]} of {plural(verdicts.total() - verdicts[SKIPPED] - verdicts[NOT_JUDGED], 'row')}"
     deviate = "deviates" if verdicts[DEVIATES] == 1 else "deviate"
     return f"{report.name} does not hold: {count} {deviate}{rest}, the worst {size}"
 

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 
-from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement
+from refnp.verify.judge import BEYOND, CONVENTION, DEVIATES, KNOWN, NOT_JUDGED, SKIPPED, WITHIN, Judgement
 from refnp.verify.report import by_layer, exactly, layer_of, number
 
 LONG = 60  # lines of text
 COLUMNS = ["case", "framework", "version", "precision", "quantity", "error/bound", "ulps", "verdict"]
 COLUMNS += ["came", "right", "why"]
-CLASSES = {WITHIN: "within", CONVENTION: "convention", KNOWN: "known", DEVIATES: "deviates", SKIPPED: "skipped"}
+CLASSES = {WITHIN: "within", CONVENTION: "convention", KNOWN: "known", DEVIATES: "deviates"}
+CLASSES |= dict.fromkeys((SKIPPED, NOT_JUDGED), "skipped")
 STYLE = """
 :root { color-scheme: light dark; --text: #222; --page: #fff; --block: #f6f6f6; --line: #ddd; --quiet: #777;
   --deviates: #fde2e0; --known: #fdf3d6; --convention: #e4eefb }
@@ -111,7 +112,7 @@ def overview(rows: Sequence[Judgement]) -> str:
 
 def worst_of(cell: str) -> str:
     """The class of a cell by the worst verdict that it names."""
-    return next((CLASSES[verdict] for verdict in (DEVIATES, KNOWN, CONVENTION) if verdict in cell), "")
+    return next((CLASSES[verdict] for verdict in BEYOND if verdict in cell), "")
 
 
 def anchor(name: str) -> str:

@@ -20,7 +20,7 @@ from gradcheck.precision import scaled
 from gradcheck.table import table
 from refnp.autograd import vjp
 from refnp.numbers.rounding import tolerance
-from refnp.verify.bounds import deviation, unit_roundoff
+from refnp.verify.bounds import deviation, has_bound, unit_roundoff
 from refnp.verify.case import (
     Answer,
     Case,
@@ -41,7 +41,8 @@ from refnp.version import __version__
 
 DIGITS = 12.0  # asked of gradients in float64, as gradcheck asks
 WITHIN, CONVENTION, KNOWN = "within bound", "another convention", "known defect"
-DEVIATES, SKIPPED = "deviates", "skipped"
+DEVIATES, SKIPPED, NOT_JUDGED = "deviates", "skipped", "not judged"
+BEYOND = (DEVIATES, KNOWN, CONVENTION)  # its bound
 Key = tuple[str, str, str]  # the case, the precision and the quantity of a row
 
 
@@ -62,6 +63,8 @@ class Judgement:
     claimed: float = math.nan  # the worst element as it was given, and as it should be
     right: float = math.nan
     why: str = ""
+    size: int = 0  # how many numbers the array has,
+    without_bound: int = 0  # and how many of them are not judged
 
     @property
     def key(self) -> Key:
@@ -107,7 +110,12 @@ def judged(
         allowed = tolerance(rounded, problem.precision(quantity) if case.formats else dtype)
         ratio, ulps, worst = deviation(given, right, allowed, dtype)
         if ratio <= 1:
-            found.append(Judgement(*common, ratio, ulps, WITHIN, why=beyond_blocks(problem, quantity, given, right)))
+            largest = problem.largest(quantity, right)
+            unknown = int(np.sum(~has_bound(right, allowed, largest, dtype)))
+            verdict, ratio = (NOT_JUDGED, math.nan) if unknown == right.size > 0 else (WITHIN, ratio)
+            why = beyond_blocks(problem, quantity, given, right)
+            row = Judgement(*common, ratio, ulps, verdict, why=why, size=right.size, without_bound=unknown)
+            found.append(row)
             continue
         verdict, issue, why = verdict_of(excused_by(named, asked, vain))
         found.append(Judgement(*common, ratio, ulps, verdict, issue, float(given[worst]), float(right[worst]), why))

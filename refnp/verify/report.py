@@ -17,9 +17,11 @@ import numpy as np
 from refnp.files import write_whole
 from refnp.numbers.rounding import ASSUMED, judging_precision
 from refnp.verify.judge import (
+    BEYOND,
     CONVENTION,
     DEVIATES,
     KNOWN,
+    NOT_JUDGED,
     SKIPPED,
     WITHIN,
     Check,
@@ -28,7 +30,13 @@ from refnp.verify.judge import (
 from refnp.version import __version__
 
 WIDTH = 52
-WORDS = {WITHIN: "", CONVENTION: " another convention", KNOWN: " known defect", DEVIATES: " DEVIATES"}
+WORDS = {
+    WITHIN: "",
+    CONVENTION: " another convention",
+    KNOWN: " known defect",
+    DEVIATES: " DEVIATES",
+    NOT_JUDGED: ", not judged",
+}
 
 
 def number(value: float) -> str:
@@ -61,7 +69,7 @@ def line(check: Check, rows: list[Judgement]) -> str:
     parts = []
     for name in dict.fromkeys(row.framework for row in rows):
         own = [row for row in rows if row.framework == name]
-        worst = max(own, key=lambda row: (row.verdict in (CONVENTION, KNOWN, DEVIATES), ratio_of(row)))
+        worst = max(own, key=lambda row: (row.verdict in BEYOND, ratio_of(row)))
         word = WORDS.get(worst.verdict)
         if word is not None:
             parts.append(f"{name} {number(worst.error_over_bound)}{word}")
@@ -131,7 +139,7 @@ def known_defects(rows: Iterable[Judgement], verdict: str = KNOWN) -> list[str]:
 def summary(rows: list[Judgement], precision: str, seconds: float) -> list[str]:
     """What was judged, by what, how it came out, and how long it took."""
     verdicts = Counter(row.verdict for row in rows)
-    judged = len(rows) - verdicts[SKIPPED]
+    judged = len(rows) - verdicts[SKIPPED] - verdicts[NOT_JUDGED]
     by: dict[str, set[str]] = {}
     for row in rows:
         if row.section == "frameworks" and row.verdict != SKIPPED:

@@ -11,7 +11,7 @@ from operator import attrgetter
 
 from refnp.verify.case import Case, FailedError, NotOfferedError
 from refnp.verify.frameworks import NATIVES, RUNTIMES, Framework, framework_of, installed, named_function
-from refnp.verify.judge import CONVENTION, WITHIN, Judgement, crashed, judged
+from refnp.verify.judge import BEYOND, CONVENTION, Judgement, crashed, judged
 from refnp.verify.layers import cases
 from refnp.verify.record import DTYPES
 from refnp.verify.reproduce_models import NUMPY, with_model
@@ -111,7 +111,7 @@ def worst(case: Case, framework: Framework) -> Judgement:
             raise ValueError(f"--reproduce: {reason}") from None
         known = framework.known_defects
         rows += judged(problem, answer, problem.reference(), framework.name, framework.version, known=known)
-    wrong = [row for row in rows if row.verdict != WITHIN]
+    wrong = [row for row in rows if row.verdict in BEYOND]
     if not wrong:
         raise ValueError(f"--reproduce: {framework.name} {framework.version} is right in {case.name!r}")
     return min(wrong, key=lambda row: (row.verdict == CONVENTION, row.quantity != "output", -row.error_over_bound))

@@ -11,7 +11,7 @@ import numpy as np
 
 from refnp.verify.case import FailedError, NotOfferedError, quiet
 from refnp.verify.excuses import SEEN, Given, fingerprint, fingerprints, is_to_be_seen
-from refnp.verify.judge import WITHIN, frameworks, judged
+from refnp.verify.judge import BEYOND, frameworks, judged
 from refnp.verify.layers import cases_of_layers
 from refnp.verify.record import DTYPES, key_of
 from refnp.verify.report import shown_or_written
@@ -42,7 +42,7 @@ def to_be_seen() -> dict[str, dict[str, str]]:
             known = (*problem.case.known_defects, *other.known_defects)
             for row in rows:
                 given = Given(problem, row.quantity, np.asarray(answer[row.quantity]))
-                if row.verdict != WITHIN and is_to_be_seen(known, other.name, given):
+                if row.verdict in BEYOND and is_to_be_seen(known, other.name, given):
                     found.setdefault(other.name, {})[f"{key_of(problem)}: {row.quantity}"] = fingerprint(given.array)
     return {other.name: found[other.name] for other in frameworks(live=()) if other.name in found}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from refnp.verify.case import quiet
-from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement, case_judgements, frameworks
+from refnp.verify.judge import BEYOND, CONVENTION, DEVIATES, KNOWN, WITHIN, Judgement, case_judgements, frameworks
 from refnp.verify.layers import cases_of_layers
 from refnp.verify.report import came, layer_of, ratio_of, shown_or_written
 from refnp.verify.reproduce import LANGUAGES
@@ -89,9 +89,9 @@ def known_lines(rows: Sequence[Judgement]) -> list[str]:
     """A line for each defect and convention that shows, defects first."""
     by_issue: dict[tuple[str, str], list[Judgement]] = {}
     for row in rows:
-        if row.verdict not in (WITHIN, SKIPPED):
+        if row.verdict in BEYOND:
             by_issue.setdefault((row.verdict, row.issue), []).append(row)
-    order = sorted(by_issue, key=lambda key: (DEVIATES, KNOWN, CONVENTION).index(key[0]))
+    order = sorted(by_issue, key=lambda key: BEYOND.index(key[0]))
     return [known_line(*key, by_issue[key]) for key in order]
 
 

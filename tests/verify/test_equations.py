@@ -112,7 +112,10 @@ def test_numbers_without_a_bound_are_counted():
 
     inputs = {"x": np.array([[0.1, 0.2, -0.1, -0.2], [1.0, 2.0, 3.0, 4.0]])}
     report = refnp.judge(root, lambda x: np.sqrt(abs(x.sum(-1))), inputs)
-    assert "1 number of 2 without a bound, which are not judged" in str(report)
+    assert "not judged: 2 of 4 numbers in 2 rows of 1 case, which have no bound: root/given" in str(report)
+    alone = refnp.judge(root, lambda x: np.sqrt(abs(x.sum(-1))), {"x": inputs["x"][:1]})
+    assert str(alone).startswith("root is not judged: no number has a bound")
+    assert not alone.holds
 
 
 def scaled(x, gain):

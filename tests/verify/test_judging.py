@@ -14,12 +14,13 @@ import pytest
 
 import refnp
 from refnp import autograd, cli, layers
+from refnp.layers.density import low_rank_normal_log_prob
 from refnp.verify.case import NotOfferedError
 from refnp.verify.conventions import LAYOUTS, MASKS, changes
 from refnp.verify.frameworks.inspection import found_out
 from refnp.verify.frameworks.module_parameters import parameters_of
 from refnp.verify.frameworks.native import NATIVES
-from refnp.verify.judge import DEVIATES, KNOWN, WITHIN
+from refnp.verify.judge import DEVIATES, KNOWN, NOT_JUDGED, WITHIN
 from refnp.verify.layer_names import named_cases
 from refnp.verify.layers import cases, cases_to_ask, elsewhere
 from refnp.verify.modules import of_classes
@@ -82,6 +83,32 @@ def test_a_right_function_of_numpy_holds():
     assert len(report.rows) == 2 * len(asked)
     assert f"asked: {len(asked)} cases, n to 1027, " in str(report)
     assert str(report).startswith(f"softmax holds: {len(report.rows)} rows within bound, the worst ")
+
+
+def test_rows_without_a_bound_are_not_judged_and_lengths_of_judged_ones_alone_are_said():
+    """The bound of 67 columns, each taken off all that follow, is beyond all numbers."""
+
+    def density(y, mean, factor, std):
+        right = low_rank_normal_log_prob(y, mean, factor, std)
+        return right if 1 in y.shape[-1:] else 3 * right
+
+    report = refnp.judge("low_rank_normal_log_prob", density, only="*made: K = 67*", dtypes="float32")
+    left = [row for row in report.judgements if row.verdict == NOT_JUDGED]
+    assert [row.case for row in left] == [f"low_rank_normal_log_prob/made: K = 67{more}" for more in ("", ", N = 67")]
+    assert all(row.without_bound == row.size and math.isnan(row.error_over_bound) for row in left)
+    assert report.holds
+    assert "holds: 1 row within bound, " in str(report)
+    assert "2 not judged" in str(report).splitlines()[0]
+    assert "asked: 1 case, N = 1, K to 67" in str(report)
+    assert "not judged: 2 of 2 numbers in 2 rows of 2 cases, which have no bound: " in str(report)
+
+
+def test_systems_of_many_equations_have_bounds():
+    report = refnp.judge("solve", lambda a, b: np.linalg.solve(a, b) if a.shape[-1] < 60 else 3 + 0 * b)
+    assert {row.case for row in report.deviations} == {
+        name for name in (problem.case.name for problem in report.problems) if "N = 67" in name
+    }
+    assert refnp.judge("solve", np.linalg.solve).holds
 
 
 def test_a_wrong_function_does_not_hold_and_the_report_says_what_came():

@@ -114,6 +114,7 @@ def report_of_parts(asked: Asked, name: str, file: Path | None) -> Report:
 
 def row_of(found: Everywhere, row: Judgement) -> Judgement:
     """A row of some of the numbers made one of all of them."""
+    row = replace(row, size=found.count, without_bound=found.count - found.judged)
     worst = max(found.ranges, key=lambda one: one.ratio, default=None)
     if worst is None:
         return replace(row, verdict=WITHIN, ulps=found.units, error_over_bound=min(row.error_over_bound, 1.0))
