@@ -292,7 +292,7 @@ def changing_nothing(case: Case, name: str) -> np.ndarray | None:
     if argument is None or name not in ("mask", "bias"):
         return None
     sizes = declaration.sizes({**case.problem("float64").arrays, **case.options})  # type: ignore[union-attr]
-    shape = argument.shapes[0].lengths({**declaration.defaults, **sizes})  # type: ignore[union-attr]
+    shape = argument.shapes[0].lengths({**declaration.defaults, **case.options, **sizes})  # type: ignore[union-attr]
     return np.ones(shape, bool) if name == "mask" else np.zeros(shape)
 
 
