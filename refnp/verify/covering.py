@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,8 @@ Row = tuple[tuple[int, int], ...]  # (factor, place of its value) of some factor
 class Factor:
     """Something that varies from case to case, with its values, the default first: an `option`, a `length`, or else.
 
-    Every two values of options stand in a row, and those of others that are `paired` as well.
+    Every two values of options stand in a row, and those of others that are `paired` as well. Values that stand
+    `alone`, whose places are behind the others, stand only in rows that are wanted.
     """
 
     name: str
@@ -25,6 +27,11 @@ class Factor:
     option: bool = False
     length: bool = False
     paired: bool = False
+    alone: tuple = ()
+
+    def value(self, place: int) -> Any:
+        """The value at a place."""
+        return (*self.values, *self.alone)[place]
 
 
 def covering(

@@ -1,10 +1,10 @@
 """Cases that are made from what a function declares that it takes, and are written down nowhere.
 
 First options have their defaults, and what may be left out is left out: all lengths differ; all are 1, and all but one;
-each is once 1, once 2, and past the blocks of any kernel and no multiple of one; axes in front are none, one and two;
-and numbers have each of STRUCTURES. Then every two values of options, masks and arrays that may be left out stand
-together in a case. What a mask hides are some, the first and the last ones, and all from one; and what is hidden is
-NaN, infinity or large. What no function takes so, or is too large, is left out.
+each is once 1, once 2, past the blocks of any kernel and no multiple of one, and a multiple of most; axes in front are
+none, one and two; and numbers have each of STRUCTURES. Then every two values of options, masks and arrays that may be
+left out stand together in a case. What a mask hides are some, the first and the last ones, and all from one; and what
+is hidden is NaN, infinity or large. What no function takes so, or is too large, is left out.
 
 refnp itself is held on these cases (tests/verify/test_made.py). Others may refuse some, with axes in front of theirs
 or lengths that they do not take: what they say is reported, and is no wrong answer.
@@ -31,7 +31,8 @@ from refnp.verify.layers import cases_of_layers
 
 DIFFERENT = (7, 5, 11, 6, 13, 9, 3, 4, 8)  # lengths, one for each letter
 LONG = (67, 1027)  # past blocks of 64 and of 1024, and multiples of none
-EVEN = 3  # is added to these where a function wants even lengths
+BLOCK = 128  # a multiple of most blocks, the rest at its default
+EVEN = 3  # is added to long ones where a function wants even lengths
 RUNS = ((6, 9), (1,), (2,), (67,), (1027,), (7,))
 KERNELS = ((2, 3, 2), (1, 1, 1), (3, 1, 2), (5, 4, 3))  # as many of each as the run beside it has axes
 UNEQUAL = {  # values of options of which there is one per axis
@@ -146,10 +147,12 @@ class Maker:
             runs = KERNELS if letter != letter.upper() in letters else runs
             long = (n + EVEN * (letter in self.even) for n in LONG)
             values = runs if letter[0] == "*" else (next(own), 1, 2, *long)
-            yield Factor(letter, self.layer.tried.get(letter, values), length=True)
+            values = self.layer.tried.get(letter, values)
+            block = (BLOCK,) if letter[0] == "*" else BLOCK
+            yield Factor(letter, values, length=True, alone=(block,) if max(values) > block else ())
         if any(self.shape_of(argument).batch for argument in taken):
             fronts = self.layer.tried.get("...", FRONTS if letters else OF_ELEMENTS)
-            yield Factor("...", fronts, paired=bool(letters))
+            yield Factor("...", fronts, paired=bool(letters), alone=() if letters else ((BLOCK,),))
         for argument in taken:
             if argument.optional and argument.name not in self.required and argument.name in self.taken:
                 harm = (*(f"NaN is hidden in {name}" for name in argument.hides), *(HARM if argument.hides else ()))
@@ -161,7 +164,7 @@ class Maker:
         yield Factor("structure", self.layer.tried.get("structure", tuple(STRUCTURES)))
 
     def wanted(self, factors: Sequence[Factor]) -> Iterator[Row]:
-        """Each length past every block, alone and with others; all 1, and all but one, near 0 and far from it.
+        """Each length past every block, alone and with others, or of a block; all 1, and all but one, near 0 and far.
 
         Arrays that may be left out stand in two cases of one shape, so that the first is not kept, and are long too.
         """
@@ -175,6 +178,7 @@ class Maker:
         for i, factor in enumerate(factors):
             if i in lengths:
                 yield from (((i, a),) for a in (3, 4)[: len(factor.values) - 3])  # past blocks
+            yield from (((i, len(factor.values) + a),) for a in range(len(factor.alone)))
             if factor.name in self.declaration.arguments and factor.values == (False, True):
                 yield (i, 1), structure["tiny"]
                 own = "·".join(self.shape_of(self.declaration.arguments[factor.name]).axes).split("·")
@@ -205,7 +209,7 @@ class Maker:
 
         def draw(row: list[int]) -> bool:
             """Whether these values make a case: not too large, not refused, and not the same everywhere."""
-            chosen = {factor.name: factor.values[i] for factor, i in zip(factors, row, strict=True)}
+            chosen = {factor.name: factor.value(i) for factor, i in zip(factors, row, strict=True)}
             words = [said_of(factor, i) for factor, i in zip(factors, row, strict=True)]
             said = ", ".join(filter(None, words)) or "all lengths differ"
             if self.size(chosen) > MOST:
@@ -382,7 +386,7 @@ def seen_of(written: Shape, of_mask: Shape, mask: np.ndarray) -> np.ndarray:
 
 def said_of(factor: Factor, i: int) -> str:
     """What is particular about a value; nothing about the first one."""
-    value = factor.values[i]
+    value = factor.value(i)
     if i == 0:
         return ""
     if value is True:

@@ -1,17 +1,19 @@
 """Cases that are made from declarations: what they cover, and that refnp is right on all of them."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from refnp import autograd as ag
+from refnp import judge, layers
 from refnp.autograd.declaration import takes
 from refnp.numbers import rounding
 from refnp.verify.case import Layer
 from refnp.verify.judge import WITHIN, judged
 from refnp.verify.layers import LAYERS, cases_of, elementary, products
-from refnp.verify.made import HIDDEN, LONG, STRUCTURES, made_cases
+from refnp.verify.made import BLOCK, HIDDEN, LONG, STRUCTURES, made_cases
 from tests.helpers import assert_same_bits, of_every
 
 LISTED = {}
@@ -93,7 +95,35 @@ def test_every_length_is_1_2_and_long():
     for lengths in zip(*shapes, strict=True):
         assert {1, 2} <= set(lengths)
         assert set(LONG) & set(lengths)
+        assert lengths.count(BLOCK) == 1
     assert any(len(set(shape)) == 3 and min(shape) > 2 for shape in shapes)
+
+
+def past_the_window(query, key, value, before, after, align="top_left", *, blocks=None):
+    """Attention in a window: of keys in blocks of 16, or with all later keys where no earlier one is out of it."""
+    n, m = query.shape[-2], key.shape[-2]
+    offset = np.arange(m) - np.arange(n)[:, None] - (m - n if align == "bottom_right" else 0)
+    if blocks is None:
+        after = m if before >= m else after
+        return layers.attention(query, key, value, mask=(-before <= offset) & (offset <= after))
+    near = abs(np.arange(m) // blocks - np.arange(n)[:, None] // blocks) <= 1
+    return layers.attention(query, key, value, mask=(-before <= offset) & (offset <= after) & near)
+
+
+WRONG_IN_A_BLOCK = {
+    "matmul": lambda x, y: np.matmul(x, y) * (x.shape[-2] % 128 > 0 if x.ndim > 1 else 1),
+    "linear": lambda x, weight, bias=0.0: (x @ weight + bias) * (weight.shape[1] % 128 > 0),
+    "attention": lambda query, key, value: layers.attention(query * (1 + (query.shape[-1] == 128)), key, value),
+    "window_attention": past_the_window,
+    "window_attention in blocks": partial(past_the_window, blocks=16),
+}
+
+
+@of_every(WRONG_IN_A_BLOCK)
+def test_what_is_wrong_for_whole_blocks_or_wide_windows_alone_does_not_hold(name):
+    report = judge(name.removesuffix(" in blocks"), WRONG_IN_A_BLOCK[name], framework="numpy", dtypes="float64")
+    assert not report.holds
+    assert all(row.case.partition("/")[2].startswith("made: ") for row in report.deviations)
 
 
 def test_there_are_none_one_and_two_axes_in_front():

@@ -175,6 +175,7 @@ def jax_attention(
 
 
 LONG_QUERIES = {"N": (1027, 1, 2, 67, 4)}  # of which the last ones see the last keys; or one fewer than keys
+WIDTHS = (20, 0, 1, 70)  # of a window: more than a block of 16, and than all keys
 DOTS = {"similarity": ("scaled_dot", "dot")}
 ATTENTION = Layer(
     "attention",
@@ -204,7 +205,7 @@ WINDOW = Layer(
     ),
     jax=lambda jax, *qkv, before, after: jax_attention(jax, *qkv, window=(before, after)),
     names=("attention",),
-    tried=LONG_QUERIES,
+    tried={"N": (67, 1, 2, 4, 1027), "M": (40, 1, 2, 67, 1027), "before": WIDTHS, "after": WIDTHS},
 )
 SOFTCAP = Layer("softcap_attention", layers.similarity_attention, attention, names=("attention",), tried=DOTS)
 SOFTCAP_OUTPUT = replace(SOFTCAP, name="softcap_attention_output", torch=torch_softcapped)
