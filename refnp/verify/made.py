@@ -69,6 +69,9 @@ STRUCTURES = {  # the numbers of the i-th array, from normal ones
     "far below": lambda x, i: 300 * (1 + np.abs(x)) * (-1) ** i,  # products of two neighbours are large and negative
     "tiny": lambda x, i: 1e-3 * x,
 }
+LAST = {  # behind every block
+    "the last is far above": lambda x, i: x + 1000 * (np.arange(x.shape[-1]) == x.shape[-1] - 1) if x.ndim else x,
+}
 
 
 def made_cases(layer: Layer, listed: list[Case], takes: Callable[[str], bool] = lambda name: True) -> list[Case]:
@@ -161,7 +164,8 @@ class Maker:
         for option in self.options:
             values = self.layer.tried.get(option.name, tried(option, self.declaration))
             yield Factor(option.name, values, option=True)
-        yield Factor("structure", self.layer.tried.get("structure", tuple(STRUCTURES)))
+        along = tuple(LAST) if len(letters) == 1 else ()  # of functions of rows
+        yield Factor("structure", self.layer.tried.get("structure", tuple(STRUCTURES)), alone=along)
 
     def wanted(self, factors: Sequence[Factor]) -> Iterator[Row]:
         """Each length past every block, alone and with others, or of a block; all 1, and all but one, near 0 and far.
@@ -178,7 +182,9 @@ class Maker:
         for i, factor in enumerate(factors):
             if i in lengths:
                 yield from (((i, a),) for a in (3, 4)[: len(factor.values) - 3])  # past blocks
-            yield from (((i, len(factor.values) + a),) for a in range(len(factor.alone)))
+            if factor.alone:
+                longest = [(j, len(factors[j].values) - 1) for j in lengths if factor.name == "structure"]
+                yield (*longest, (i, len(factor.values)))
             if factor.name in self.declaration.arguments and factor.values == (False, True):
                 yield (i, 1), structure["tiny"]
                 own = "·".join(self.shape_of(self.declaration.arguments[factor.name]).axes).split("·")
@@ -298,11 +304,13 @@ class Maker:
         written = self.shape_of(argument)
         shape = written.lengths(known)
         if written.kind == "boolean":
-            return mask_of(shape, known[argument.name], rng)
+            return mask_of(shape, known.get(argument.name, HIDDEN[0]), rng)
         if written.kind == "whole":
             count = max(known[written.below], 1) if written.below else 1000
             found = rng.integers(0, count, shape)
             found.flat[:1], found.flat[1:2] = 0, count - 1  # the first and the last place occur
+            if known.get(written.excepted) is not None:
+                found.flat[2::3] = known[written.excepted]
             return found
         if written.kind in (
             "positive",
@@ -313,7 +321,7 @@ class Maker:
             return rng.uniform(0.3, 2.0, shape)
         if written.kind == "probability":
             return rng.uniform(0.05, 0.95, shape)
-        found = np.asarray(STRUCTURES[known["structure"]](rng.normal(size=shape), i))
+        found = np.asarray((STRUCTURES | LAST)[known["structure"]](rng.normal(size=shape), i))
         if written.kind == "square":
             found = well_conditioned(found)
             most = np.abs(found).max(-1, keepdims=True, initial=0)  # so that determinants are in range
@@ -391,6 +399,6 @@ def said_of(factor: Factor, i: int) -> str:
         return ""
     if value is True:
         return factor.name
-    if isinstance(value, str) and (" hidden" in value or value in STRUCTURES):
+    if isinstance(value, str) and (" hidden" in value or value in STRUCTURES | LAST):
         return value
     return f"{factor.name.lstrip('*')} = {value!r}" if factor.name != "..." else f"{value} in front"

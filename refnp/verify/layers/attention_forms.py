@@ -7,6 +7,7 @@ import numpy as np
 
 from refnp import layers
 from refnp.autograd import broadcast_to, concatenate, matmul, reshape
+from refnp.autograd.declaration import takes_unchecked
 from refnp.autograd.primitives import raw
 from refnp.layers.attention import dropout_map, weights_vjp
 from refnp.layers.masks import causal
@@ -21,6 +22,8 @@ from refnp.verify.layers.attention import (
     IN_FLOAT32,
     ONE_ROW_HIDDEN,
     OR_PRINTED,
+    TOKENS,
+    TOKENS_HIDDEN,
     WINDOW,
     attention,
     in_window,
@@ -30,6 +33,7 @@ from refnp.verify.layers.attention import (
 )
 
 
+@takes_unchecked(TOKENS, scale="finite", mask=TOKENS_HIDDEN)
 def scaled(query, key, value, *, scale, mask=None):
     """O = A V, A = softmax of s Q Kᵀ over the allowed keys, s the `scale`.
 
@@ -38,6 +42,10 @@ def scaled(query, key, value, *, scale, mask=None):
     return layers.attention(query, key, value, mask=mask, scale=scale)
 
 
+@takes_unchecked(
+    "query (..., H, N, d), key (..., H, M, d), value (..., H, M, e), sink (H) → (..., H, N, e)",
+    mask="boolean to (N, M)?",
+)
 def with_sink(query, key, value, sink, *, mask=None):
     """O = A V, A_nm = e^{s_nm}/(e^b + Σ_j e^{s_nj}), S = Q Kᵀ/√d, b the `sink`, a learned logit for each head.
 
@@ -68,6 +76,7 @@ def beside_sink(query, key, value, sink, *, mask=None):
     return output, vjp
 
 
+@takes_unchecked(TOKENS, keep="boolean (..., N, M)", dropout="in [0, 1)", mask="boolean to (..., N, M)?")
 def dropped(query, key, value, *, keep, dropout, mask=None):
     """O = (A ∘ K/(1 − p)) V, A = softmax of Q Kᵀ/√d, K True where a weight is kept, p the `dropout`.
 
@@ -85,6 +94,7 @@ def with_kept(query, key, value, *, keep, dropout, mask=None):
     )
 
 
+@takes_unchecked("query (..., N, d), key (..., M, d) → (..., N, M)", mask="boolean to (..., N, M)? hides (key)")
 def attention_weights(query, key, *, mask=None):
     """A = softmax of Q Kᵀ/√d over the allowed keys; 0 for a query that may attend to none.
 
@@ -93,6 +103,10 @@ def attention_weights(query, key, *, mask=None):
     return layers.softmax(layers.attention_scores(query, key, mask=mask))
 
 
+@takes_unchecked(
+    "query (..., N, d), key (..., N, d), value (..., N, e), cached_key (..., M, d), cached_value (..., M, e) → "
+    "(..., N, e)"
+)
 def decoded(query, key, value, cached_key, cached_value):
     """Attention of new tokens to kept keys and values, then to their own up to themselves: bottom right of M kept + N.
 
@@ -125,26 +139,11 @@ def torch_scaled(torch, query, key, value, *, scale, mask=None):
 SCALED = of_tape(scaled, IN_ANY_FORM, name="scaled_attention", torch=torch_scaled, names=("attention",))
 CAUSAL_IN_A_CORNER = replace(CAUSAL, torch=torch_causal, jax=None)
 WINDOW_IN_A_CORNER = replace(WINDOW, torch=torch_window, jax=None)
-SINK = Layer(
-    "sink_attention",
-    with_sink,
-    by_page(beside_sink, IN_ANY_FORM),
-    shapes={
-        "usual": "query (..., H, N, d), key (..., H, M, d), value (..., H, M, e), sink (H)",
-        "with mask": "query (..., H, N, d), key (..., H, M, d), value (..., H, M, e), sink (H); mask boolean (N, M)",
-    },
-)
+FEW_QUERIES = {"N": (5, 1, 2, 67)}  # keys are many
+SINK = Layer("sink_attention", with_sink, by_page(beside_sink, IN_ANY_FORM), tried=FEW_QUERIES)
 WEIGHTS = of_tape(attention_weights, OR_PRINTED)
-DROPOUT = Layer("dropout_attention", dropped, with_kept)
-DECODING = of_tape(
-    decoded,
-    IN_ANY_FORM,
-    name="decoding_attention",
-    shapes={
-        "usual": "query (..., N, d), key (..., N, d), value (..., N, e), cached_key (..., M, d), "
-        "cached_value (..., M, e)"
-    },
-)
+DROPOUT = Layer("dropout_attention", dropped, with_kept, tried=FEW_QUERIES)
+DECODING = of_tape(decoded, IN_ANY_FORM, name="decoding_attention", tried=FEW_QUERIES)
 
 
 def cases() -> list[Case]:

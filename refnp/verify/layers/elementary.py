@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 import refnp.autograd as ad
+from refnp.autograd.declaration import takes_unchecked
 from refnp.autograd.primitives import raw
 from refnp.numbers import rounding
 from refnp.verify.case import Case, KnownDefect, Layer, normal, uniform
@@ -30,11 +31,13 @@ def same(name: str, function, torch: str | None = None) -> Layer:
     return of_tape(function, name=name, torch=torch or name, jax=f"numpy.{name}")
 
 
+@takes_unchecked("ordinate (...), abscissa (...) → (...)")
 def arctan2(ordinate, abscissa):
     """z = the angle of the point (x, y)."""
     return ad.arctan2(ordinate, abscissa)
 
 
+@takes_unchecked("x (...) → (...)", low="finite", high="finite")
 def clip(x, *, low, high):
     """y = min(max(x, low), high)."""
     return ad.clip(x, low, high)

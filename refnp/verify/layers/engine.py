@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 
 import refnp.autograd as ad
+from refnp.autograd.declaration import takes_unchecked
 from refnp.autograd.reductions import direction
 from refnp.autograd.special import erf, erfc
 from refnp.numbers import rounding
@@ -44,16 +45,19 @@ def scatter(x, updates, *, indices, mode="add"):
     return ad.scatter(x, as_array(indices), updates, mode=mode)
 
 
+@takes_unchecked("x (..., n ≥ 2) → (...)", ddof="whole ≥ 0")
 def var(x, *, ddof=0, axis=-1):
     """y = Σ (x − μ)²/(n − d), along the last axis unless told otherwise."""
     return ad.var(x, axis, ddof=ddof)
 
 
+@takes_unchecked("x (..., n ≥ 2) → (...)", ddof="whole ≥ 0")
 def std(x, *, ddof=0, axis=-1):
     """y = √var, along the last axis unless told otherwise."""
     return ad.std(x, axis, ddof=ddof)
 
 
+@takes_unchecked("x (..., n) → (..., n)")
 def cumprod(x):
     """y_i = Π_{j≤i} x_j, along the last axis."""
     return ad.cumprod(x)
@@ -75,7 +79,12 @@ STD = of_tape(
     torch=lambda torch, x, ddof=0, axis=-1: torch.std(x, axis, correction=ddof),
     jax=lambda jax, x, ddof=0, axis=-1: jax.numpy.std(x, axis, ddof=ddof),
 )
-CUMPROD = of_tape(cumprod, torch=lambda torch, x: torch.cumprod(x, -1), jax=lambda jax, x: jax.numpy.cumprod(x, -1))
+CUMPROD = of_tape(
+    cumprod,
+    torch=lambda torch, x: torch.cumprod(x, -1),
+    jax=lambda jax, x: jax.numpy.cumprod(x, -1),
+    tried={"n": (7, 1, 2, 67)},  # of more numbers there is nothing left, or too much
+)
 TAKE_ALONG_AXIS = of_tape(
     take_along_axis,
     torch=lambda torch, x, indices: torch.take_along_dim(x, torch.tensor(indices), -1),

@@ -8,10 +8,13 @@ For `refnp.judge` alone. refnp's own are in `refnp.tasks`, for tasks and in NumP
 import numpy as np
 
 import refnp.autograd as ad
+from refnp.autograd.declaration import takes_unchecked
 from refnp.autograd.primitives import raw
 from refnp.layers.density import multivariate_normal_log_prob
 from refnp.verify.case import Case, normal
 from refnp.verify.judged_pages import of_tape
+
+POINTS = "x (N, dx), z (M, dx) → (N, M)"
 
 
 def square_of(x, z, length_scale):
@@ -26,6 +29,7 @@ def root_of(square):
     return ad.where(zero, 0.0, ad.sqrt(ad.where(zero, 1.0, square)))
 
 
+@takes_unchecked(POINTS, length_scale="positive", scale="positive")
 def eq(x, z, *, length_scale=1.0, scale=1.0):
     """k(x, z) = s² exp(−|x − z|²/2ℓ²), ℓ the `length_scale`, s the `scale`, a deviation; also called RBF.
 
@@ -34,11 +38,13 @@ def eq(x, z, *, length_scale=1.0, scale=1.0):
     return ad.exp(square_of(x, z, length_scale) * -0.5) * scale**2
 
 
+@takes_unchecked(POINTS, length_scale="positive", scale="positive")
 def matern12(x, z, *, length_scale=1.0, scale=1.0):
     """k(x, z) = s² e^(−r), r = |x − z|/ℓ, ℓ the `length_scale`, s the `scale`.   Shapes: (N, dx), (M, dx) → (N, M)."""
     return ad.exp(-root_of(square_of(x, z, length_scale))) * scale**2
 
 
+@takes_unchecked(POINTS, length_scale="positive", scale="positive")
 def matern32(x, z, *, length_scale=1.0, scale=1.0):
     """k(x, z) = s² (1 + √3 r) e^(−√3 r), r = |x − z|/ℓ, ℓ the `length_scale`, s the `scale`.
 
@@ -48,6 +54,7 @@ def matern32(x, z, *, length_scale=1.0, scale=1.0):
     return (1 + a) * ad.exp(-a) * scale**2
 
 
+@takes_unchecked(POINTS, length_scale="positive", scale="positive")
 def matern52(x, z, *, length_scale=1.0, scale=1.0):
     """k(x, z) = s² (1 + √5 r + 5 r²/3) e^(−√5 r), r = |x − z|/ℓ, ℓ the `length_scale`, s the `scale`.
 

@@ -84,7 +84,12 @@ def torch_cross_entropy_of_probabilities(torch, logits, targets, *, class_weight
 MSE = of_page(layers.mse, torch="nn.functional.mse_loss")
 GAUSSIAN_NLL = of_page(layers.gaussian_nll, torch=torch_gaussian_nll)
 FRONTS = {"...": ((3,), ())}  # with more axes, frameworks have the classes elsewhere
-CROSS_ENTROPY = of_page(layers.cross_entropy, by_name=("targets",), torch=torch_cross_entropy, tried=FRONTS)
+CROSS_ENTROPY = of_page(
+    layers.cross_entropy,
+    by_name=("targets",),
+    torch=torch_cross_entropy,
+    tried=FRONTS | {"ignore_index": (None, 0, -100)},
+)
 HUBER = of_page(layers.huber, torch="nn.functional.huber_loss")
 BINARY = of_page(layers.binary_cross_entropy, torch=torch_binary_cross_entropy)
 OF_PROBABILITIES = of_page(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Parameter
+from refnp.autograd.declaration import Declaration
 from refnp.autograd.primitives import raw
 from refnp.numbers import rounding
 from refnp.numbers.parts import with_parts
@@ -18,6 +19,19 @@ from refnp.verify.case import Layer
 from refnp.verify.judged_pages import Formula, on_rows
 
 ARRAYS = ("parameter", "gradient", "velocity", "mean", "square", "total")
+SQUARES = ("square", "total")
+OPTIONS = {  # dampening, which is 0 at step 1, has listed cases alone: a function need not take the step
+    "learning_rate": "positive",
+    "step": "whole ≥ 1",
+    "momentum": "in [0, 1)",
+    "nesterov": "True or False",
+    "beta": "in [0, 1)",
+    "beta1": "in [0, 1)",
+    "beta2": "in [0, 1)",
+    "eps": "≥ 0",
+    "weight_decay": "≥ 0",
+}
+LATER = {"learning_rate": (0.1, 0.7), "step": (7, 2), "momentum": (0.9, 0.5)}  # so that what is kept can be
 
 
 @dataclass(frozen=True)
@@ -59,9 +73,10 @@ class Step:
         function: Any
         for function in (equation, stepped):
             function.__signature__ = signature
+            function.takes = declared(function)
             function.__doc__ = f"{of}{self.page.__doc__}\n\n    Shapes: all of one shape → the same."
         formula = Formula(self.page, functools.partial(on_rows, result=place))
-        return Layer(name, stepped, equation, torch=stepped_by_torch, formula=formula)
+        return Layer(name, stepped, equation, torch=stepped_by_torch, formula=formula, tried=LATER)
 
     def refnp(self, given: inspect.BoundArguments, result: int | None) -> np.ndarray:
         """A step of refnp's optimiser, from what was kept before it."""
@@ -90,6 +105,14 @@ class Step:
         state["step"] = torch.tensor(float(step - 1))
         optimizer.step()
         return moved.detach() if result is None else state[self.kept_by_torch[result]]
+
+
+def declared(function: Callable) -> Declaration:
+    """What a step takes: arrays of one shape, of which sums of squares are not negative, and options."""
+    names = [*inspect.signature(function).parameters]
+    shapes = (f"{name} {'nonnegative ' * (name in SQUARES)}(...)" for name in ARRAYS if name in names)
+    options = {name: of for name, of in OPTIONS.items() if name in names}
+    return Declaration(function, f"{', '.join(shapes)} → (...)", options)
 
 
 def in_their_precision(beta: float, step: int) -> Rounded:

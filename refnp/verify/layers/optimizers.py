@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Parameter
+from refnp.autograd.declaration import takes_unchecked
 from refnp.autograd.primitives import raw
 from refnp.numbers import rounding
 from refnp.numbers.rounding import constant, where
@@ -26,6 +27,7 @@ def clip_by_norm(gradient, *, norm, added=0.0):
     return where(length.value > norm, clipped, gradient, doubtful=close), None
 
 
+@takes_unchecked("gradient (...) → (...)", norm="positive")
 def refnp_clipped(gradient, *, norm):
     """g ← g min(1, c/‖g‖), c the `norm`.   Shapes: any → the same."""
     parameter = Parameter(np.zeros_like(raw(gradient)))

@@ -7,6 +7,7 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp import layers
+from refnp.autograd.declaration import takes_unchecked
 from refnp.autograd.primitives import raw
 from refnp.verify.case import Case, normal, uniform
 from refnp.verify.judged_pages import of_tape
@@ -30,6 +31,7 @@ def entropy_of_probabilities(probabilities):
     return -ag.sum(p * ag.log(p), -1)
 
 
+@takes_unchecked("y (...), logits (..., K), mean (..., K), std positive (..., K) → (...)")
 def mixture_log_prob(y, logits, mean, std):
     """log p(y) = log Σ_k π_k N(y; μ_k, σ_k²), π = softmax(logits): a mixture of normal distributions.
 

@@ -9,14 +9,17 @@ from operator import attrgetter
 import numpy as np
 
 import refnp.autograd as ad
+from refnp.autograd.declaration import takes_unchecked
 from refnp.verify.case import Case, normal
 from refnp.verify.judged_pages import of_tape
 from refnp.verify.layers.engine import STD, VAR
+from refnp.verify.layers.pooling import MAXIMUM
 
 
-def rows(name, function, torch=None):
+def rows(name, function, torch=None, result="(...)", **others):
     """A function along one axis, which PyTorch and JAX have with the axis after the array; JAX by the same name."""
 
+    @takes_unchecked(f"x (..., n ≥ 1) → {result}")
     def along(x, *, axis=-1):
         return function(x, axis)
 
@@ -26,26 +29,31 @@ def rows(name, function, torch=None):
         name=name,
         torch=None if torch is None else lambda module, x, *, axis=-1: attrgetter(torch)(module)(x, dim=axis),
         jax=lambda module, x, *, axis=-1: attrgetter(name)(module.numpy)(x, axis=axis),
+        **others,
     )
 
 
+OF_PRODUCTS = {"n": (7, 1, 2, 67)}  # of more numbers there is nothing left, or too much
 SUM = rows("sum", ad.sum, "sum")
 MEAN = rows("mean", ad.mean, "mean")
-PROD = rows("prod", ad.prod, "prod")
+PROD = rows("prod", ad.prod, "prod", tried=OF_PRODUCTS)
 MAX = rows("max", ad.max, "amax")
 MIN = rows("min", ad.min, "amin")
-CUMSUM = rows("cumsum", ad.cumsum, "cumsum")
+CUMSUM = rows("cumsum", ad.cumsum, "cumsum", "(..., n)")
 NORM = replace(
     rows("norm", ad.norm, "linalg.vector_norm"),
     jax=lambda jax, x, *, axis=-1: jax.numpy.linalg.norm(x, axis=axis),
 )
-SORT = replace(rows("sort", ad.sort), torch=lambda torch, x, *, axis=-1: torch.sort(x, axis).values)
+SORT = replace(rows("sort", ad.sort, result="(..., n)"), torch=lambda torch, x, *, axis=-1: torch.sort(x, axis).values)
 MEDIAN = rows("median", ad.median)
 LAYERS = (SUM, MEAN, PROD, MAX, MIN, CUMSUM, NORM, SORT, MEDIAN)
 
 
 def cases() -> list[Case]:
-    """Every one along the last axis and the first; sums that cancel, products of zeros, NaN among the numbers."""
+    """Every one along the last axis and the first; sums that cancel, products of zeros, NaN among the numbers.
+
+    And windows of such numbers, of which max pooling takes the largest.
+    """
     plain, zeros = {"x": normal(4, 6)}, np.array([[1.5, 0, -2, 3], [2, 0, 0, 1], [1, 2, 3, 4.0]])
     found = [Case(layer, "ordinary", plain) for layer in LAYERS]
     found += [Case(layer, "first axis", {"x": normal(5, 2, 3)}, {"axis": 0}) for layer in LAYERS]
@@ -54,6 +62,8 @@ def cases() -> list[Case]:
     special = {"x": np.array([[1.0, np.nan, 2.0], [np.inf, 1.0, 2.0], [-np.inf, -1.0, 0.0]])}
     found += [Case(layer, "nan and infinity", special, gradients=()) for layer in (MAX, MIN, SORT, MEDIAN)]
     found += [Case(layer, "first axis", {"x": normal(5, 2, 3)}, {"axis": 0, "ddof": 1}) for layer in (VAR, STD)]
+    windows = np.array([[[1.0, np.nan, 2.0, 0, -np.inf, -np.inf, -np.inf, 3, np.inf]]])
+    found += [Case(MAXIMUM, f"nan and infinity, {k} places", {"x": windows}, {"size": k}, gradients=()) for k in (2, 3)]
     return [
         *found,
         Case(SUM, "cancelling terms", {"x": np.array([[1e6, 1.0, -1e6], [1.0, 2.0, -3.0]])}),

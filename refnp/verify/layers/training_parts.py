@@ -7,14 +7,18 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd import Tensor
+from refnp.autograd.declaration import takes_unchecked
 from refnp.autograd.primitives import raw
 from refnp.layers import BatchNorm
+from refnp.numbers.rounding import where
 from refnp.numbers.words import constant
-from refnp.verify.case import Case, Layer, normal, uniform
+from refnp.verify.case import Case, Convention, Layer, normal, uniform
 from refnp.verify.judged_pages import Formula, of_tape
 from refnp.verify.layers.linear import EMBEDDING
+from refnp.verify.layers.losses import CROSS_ENTROPY
 
 
+@takes_unchecked("x (B, C, *L), mean (C) → (C)", momentum="in [0, 1]")
 def running_mean(x, mean, *, momentum=0.1):
     """r ← (1 − m) r + m μ: what batch norm keeps of the means μ of its channels in training, m the `momentum`.
 
@@ -23,6 +27,7 @@ def running_mean(x, mean, *, momentum=0.1):
     return trained(x, momentum, running_mean=mean).running_mean.data
 
 
+@takes_unchecked("x (B ≥ 2, C, *L), variance positive (C) → (C)", momentum="in [0, 1]")
 def running_variance(x, variance, *, momentum=0.1):
     """r ← (1 − m) r + m s²: what batch norm keeps of the variances s² = Σ (x − μ)²/(n − 1) of its channels in training.
 
@@ -74,6 +79,7 @@ def torch_running(torch, x, momentum, **statistics):
     return kept[name]
 
 
+@takes_unchecked("x (...) → (...)", keep="boolean (...)", dropout="in [0, 1)")
 def dropout(x, *, keep, dropout):
     """y = x ∘ K/(1 − p), K True where a number is kept, p the part that is not: of a mask that was drawn before.
 
@@ -82,11 +88,24 @@ def dropout(x, *, keep, dropout):
     return ag.where(keep, x * (1 / (1 - constant(dropout))).like(raw(x)), 0.0)
 
 
+def nan_of_nothing(logits, *, targets, ignore_index=None, **options):
+    """The mean over no rows as 0/0; its gradient is 0."""
+    y, vjp = CROSS_ENTROPY.equation(logits, targets=targets, ignore_index=ignore_index, **options)
+    return where(np.all(targets == ignore_index), np.nan, y), vjp
+
+
 def value_of(equation):
     """A formula by its value alone."""
     return lambda *arrays, **options: equation(*arrays, **options)[0]
 
 
+NAN_OF_NOTHING = Convention(
+    "PyTorch",
+    "the mean over no rows is NaN",
+    "where every row is ignored the mean is 0/0, which is NaN here",
+    ("output",),
+    equation=nan_of_nothing,
+)
 DROPOUT = of_tape(dropout, name="dropout_of_mask")
 RUNNING_MEAN = Layer(
     "running_mean",
@@ -105,7 +124,7 @@ RUNNING_VARIANCE = Layer(
 
 
 def cases() -> list[Case]:
-    """Statistics of few and many numbers and other momenta; tokens that are padding, frequent, and both."""
+    """Statistics of few and many numbers and other momenta; tokens that are padding, frequent, and both; no rows."""
     tokens = {"tokens": np.array([[2, 0, 2, 6], [1, 2, 5, 5]])}
     found = [
         Case(EMBEDDING, "padding", {"table": normal(7, 4)}, tokens | {"padding_index": 2}),
@@ -117,6 +136,8 @@ def cases() -> list[Case]:
             tokens | {"padding_index": 5, "by_frequency": True},
         ),
     ]
+    ignored = {"targets": np.full(3, -100), "ignore_index": -100}
+    found.append(Case(CROSS_ENTROPY, "all rows ignored", {"logits": normal(3, 6)}, ignored, (NAN_OF_NOTHING,)))
     keep = np.add.outer(np.arange(4), np.arange(6) ** 2) % 3 != 0
     found += [Case(DROPOUT, f"{p} dropped", {"x": normal(4, 6)}, {"keep": keep, "dropout": p}) for p in (0.1, 0.5)]
     kept = {"mean": normal(3), "variance": uniform(3, low=0.5, high=2)}
