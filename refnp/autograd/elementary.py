@@ -381,7 +381,13 @@ def absolute(x):
     """
     x = steps_only("absolute", x)
     sign = np.sign(np.real(x))
-    return x * sign, lambda y_bar: (y_bar * sign,)
+    return x * sign, lambda y_bar: (with_sign(y_bar, sign),)
+
+
+@part
+def with_sign(y_bar, sign):
+    """ȳ times the slope of |x|, which is the sign of x, and 0 at the kink."""
+    return y_bar * sign
 
 
 @primitive
@@ -407,13 +413,18 @@ def _pick(x: Any, y: Any, first: Array) -> tuple:
         z.imag = np.where(tie, np.imag(x) * 0.5 + np.imag(y) * 0.5, z.imag)
 
     def vjp(z_bar):
-        half = z_bar * 0.5
         return (
-            lambda: np.where(tie, half, np.where(first, z_bar, 0)),
-            lambda: np.where(tie, half, np.where(first, 0, z_bar)),
+            lambda: half_at_tie(tie, z_bar, np.where(first, z_bar, 0)),
+            lambda: half_at_tie(tie, z_bar, np.where(first, 0, z_bar)),
         )
 
     return z, vjp
+
+
+@part
+def half_at_tie(tie, z_bar, chosen):
+    """Half of z̄ where two numbers are equal, and what is chosen elsewhere."""
+    return np.where(tie, z_bar * 0.5, chosen)
 
 
 @primitive

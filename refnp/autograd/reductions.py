@@ -185,7 +185,13 @@ def _extreme(name: str, x: Any, axis: Axis, keepdims: bool, *, largest: bool) ->
     if x.dtype.kind == "c":  # the real part is exact, the imaginary one shared like the gradient
         real, y = y, np.empty(y.shape, x.dtype)
         y.real, y.imag = real, (np.where(chosen, x.imag, 0) / ties).sum(axes, keepdims=True)
-    return _reduced(y, axes, keepdims), lambda y_bar: (np.where(chosen, _kept(y_bar, axes, x) / ties, 0),)
+    return _reduced(y, axes, keepdims), lambda y_bar: (among_equals(chosen, ties, _kept(y_bar, axes, x)),)
+
+
+@part
+def among_equals(chosen, ties, y_bar):
+    """ȳ in equal shares for those that are chosen, so many as there are `ties`; 0 for the others."""
+    return np.where(chosen, y_bar / ties, 0)
 
 
 @primitive

@@ -12,12 +12,17 @@ import hashlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from refnp.autograd.elementary import half_at_tie, with_sign
+from refnp.autograd.primitives import raw
+from refnp.autograd.reductions import among_equals
 from refnp.layers.pooling import to_the_first
+from refnp.numbers.precision import policy
 from refnp.numbers.rounding import Rounded, at_kink, between, tolerance, where
 from refnp.verify.bounds import deviation, errors_over_bounds
 from refnp.verify.case import Convention, KnownDefect, Problem
@@ -30,13 +35,35 @@ def with_both_slopes(chosen: Rounded, x: Rounded, y: Rounded, same: np.ndarray) 
     return where(same, between(x, y), chosen)
 
 
+def any_sign(y_bar: Rounded, sign: Any) -> Rounded:
+    """From −ȳ to ȳ where the sign is 0."""
+    return where(raw(sign) == 0, between(y_bar, -y_bar), y_bar * sign)
+
+
+def any_share(chosen: Any, ties: Any, y_bar: Rounded) -> Rounded:
+    """Some of ȳ for each of several that are chosen."""
+    return where(raw(chosen) & (raw(ties) > 1), between(y_bar, 0 * y_bar), among_equals(chosen, ties, y_bar))
+
+
+def any_half(tie: Any, z_bar: Rounded, chosen: Rounded) -> Rounded:
+    """Some of z̄ where two numbers are equal."""
+    return where(raw(tie), between(z_bar, 0 * z_bar), chosen)
+
+
 SUBGRADIENT = Convention(
     "",
     "another subgradient at a kink",
     "where a function has a kink its gradient may be anything between the slopes at both sides",
-    parts={at_kink: with_both_slopes, to_the_first: shared},
+    parts={at_kink: with_both_slopes, with_sign: any_sign},
+)
+OF_EQUALS = Convention(
+    "",
+    "another subgradient of equals",
+    "the gradient of the largest may go to any of equals, or to several: together they have all of it",
+    parts={to_the_first: shared, among_equals: any_share, half_at_tie: any_half},
 )
 SEEN = FOLDER / "seen.json"
+SUMS = 8  # in which a share of a gradient is rounded
 VAIN, MANY = 6, 200  # times that a formula explained nothing, and numbers of a case where it is not tried again
 CHANGE = 0.01  # of an element of a recorded answer, which is to be found
 
@@ -50,6 +77,7 @@ class Given:
     array: np.ndarray
     computed_in: str = ""  # the precision of the problem unless told
     version: str = ""
+    answer: Mapping[str, np.ndarray] = field(default_factory=dict)  # with the other quantities, where they are known
 
     @property
     def dtype(self) -> str:
@@ -79,7 +107,7 @@ def excused_by(known: Sequence[KnownDefect], given: Given, vain: Counter[str] | 
     In `vain` it is counted how often a formula explained nothing; one that did so VAIN times is not computed for cases
     of many numbers.
     """
-    of_all = () if given.quantity == "output" else (SUBGRADIENT,)
+    of_all = () if given.quantity == "output" else (SUBGRADIENT, OF_EQUALS)
     first = (*sorted(known, key=lambda defect: not isinstance(defect, Convention)), *of_all)
     return explaining(first, given, vain)
 
@@ -117,7 +145,7 @@ def by_formula(defect: KnownDefect, given: Given) -> bool:
     An element of which nothing is known without the defect either, such as one that overflows, needs no explanation,
     and one that is right needs none where the formula says nothing.
     """
-    if (found := given.by(defect)) is None:
+    if (found := given.by(defect)) is None or (defect is OF_EQUALS and not is_whole(given)):
         return False
     value, allowed = found
     allowed = np.where(np.isfinite(value), allowed, 0)
@@ -128,6 +156,23 @@ def by_formula(defect: KnownDefect, given: Given) -> bool:
         if (errors_over_bounds(given.array, right, own, given.dtype)[1][silent] > 1).any():
             return False
     return deviation(given.array, value, allowed, defect.computed_in or given.dtype)[0] <= 1
+
+
+def is_whole(given: Given) -> bool:
+    """Whether all gradients sum to what they should, if all are known: moved together, equals stay equal.
+
+    Each may have taken part in a few sums more than what goes to the first alone.
+    """
+    bounds, right = given.problem.bounds, given.problem.reference()
+    names = [f"gradient of {name}" for name in given.problem.arrays]
+    answer = {given.quantity: given.array, **given.answer}
+    if any(name not in answer or name not in bounds or answer[name].shape != right[name].shape for name in names):
+        return True
+    total = lambda of: sum(np.sum(of(name), dtype=np.longdouble) for name in names)
+    off = abs(total(answer.get) - total(right.get))
+    terms = total(lambda name: np.abs(answer[name]) + np.abs(right[name]))
+    allowed = total(lambda name: tolerance(bounds[name], given.dtype))
+    return bool(off <= allowed + SUMS * policy(given.dtype).stored.u * terms)
 
 
 @functools.cache

@@ -99,7 +99,7 @@ def judged(
         given, right = np.asarray(answer[quantity]), np.asarray(reference[quantity])
         common = ("frameworks", case.name, framework, version, dtype, quantity)
         named = [d for d in (*case.known_defects, *known) if d.covers(framework, dtype, quantity, case.name)]
-        asked = Given(problem, quantity, given, dtype, version)
+        asked = Given(problem, quantity, given, dtype, version, answer)
         if given.shape != right.shape:
             verdict, issue, why = verdict_of(excused_by(named, asked, vain))
             why = why or f"shape {given.shape} where {right.shape} is right"

@@ -375,3 +375,86 @@ def test_a_defect_of_one_element_is_said_of_no_longer_row(torch):
     report = refnp.judge("layer_norm", lambda x, *p, **of: right(x, x.shape[-1:], *p, **of), **options)
     assert report.holds
     assert {row.issue for row in report.judgements} == {"", "pytorch/pytorch#188372"}
+
+
+def kinked(function, gradients):
+    """The function with gradients of its arguments by a formula of the arguments, the output and its gradient."""
+    torch = pytest.importorskip("torch")
+
+    class Kinked(torch.autograd.Function):
+        @staticmethod
+        def forward(context, *arguments):
+            context.save_for_backward(*arguments, y := function(*arguments))
+            return y
+
+        @staticmethod
+        def backward(context, bar):
+            return tuple(gradients(*context.saved_tensors, bar))
+
+    return Kinked.apply
+
+
+def of_equals(share):
+    """What of the gradient each of a row gets: a function of who is the largest, and of how many there are."""
+    return lambda x, y, bar: [bar[..., None] * share(x == y[..., None], (x == y[..., None]).sum(-1, keepdim=True))]
+
+
+def of_two(to_x, to_y):
+    """What of the gradient each of two equal numbers gets."""
+    return lambda x, y, z, bar: [bar * ((x > y) + to_x * (x == y)), bar * ((x < y) + to_y * (x == y))]
+
+
+SHARES = {  # of equals, and whether they are together the whole
+    "equal": (lambda equal, n: equal / n, True),
+    "to the first": (lambda equal, n: (equal.cumsum(-1) == 1) & equal, True),
+    "to the last": (lambda equal, n: (equal.flip(-1).cumsum(-1).flip(-1) == 1) & equal, True),
+    "all to each": (lambda equal, n: equal * 1.0, False),
+    "nothing": (lambda equal, n: equal * (n == 1), False),
+    "twice, and less than nothing": (lambda equal, n: equal * (1 - (n > 1) * (2 - 3 * (equal.cumsum(-1) == 1))), False),
+}
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_equals_have_all_of_a_gradient_together(name):
+    share, whole = SHARES[name]
+    own = kinked(lambda x: x.amax(-1), of_equals(share))
+    report = refnp.judge("max", lambda x: own(x), gradients=True, framework="torch", seconds=0)
+    assert report.holds == whole
+    assert {row.case for row in report.deviations} <= {"max/equal numbers"}
+    assert (name == "equal") == ({row.verdict for row in report.judgements} == {WITHIN})
+
+
+@pytest.mark.parametrize(("to_x", "to_y"), [(0.5, 0.5), (1, 0), (0, 1), (0.25, 0.75), (1, 1), (0, 0), (2, -1)])
+def test_two_equal_numbers_have_all_of_a_gradient_together(to_x, to_y):
+    torch = pytest.importorskip("torch")
+    own = kinked(torch.maximum, of_two(to_x, to_y))
+    report = refnp.judge("maximum", lambda x, y: own(x, y), gradients=True, framework="torch", only="maximum/equal*")
+    assert report.holds == (to_x + to_y == 1 and 0 <= to_x <= 1)
+
+
+@pytest.mark.parametrize("slope", [0, 0.5, -1, 1.5, math.nan])
+def test_a_slope_of_the_absolute_value_is_at_most_one(slope):
+    torch = pytest.importorskip("torch")
+    own = kinked(torch.abs, lambda x, y, bar: [bar * torch.where(x == 0, slope, x.sign())])
+    report = refnp.judge("absolute", lambda x: own(x), gradients=True, framework="torch", only="absolute/around zero")
+    assert report.holds == (abs(slope) <= 1)
+
+
+@pytest.mark.parametrize("to_all", [False, True])
+def test_windows_give_the_whole_of_a_gradient_to_equals(to_all):
+    """As PyTorch, to the first, or to each of them."""
+    torch = pytest.importorskip("torch")
+
+    def gradients(x, y, bar):
+        windows = x.detach().clone().requires_grad_()
+        with torch.enable_grad():
+            equal = windows.unfold(-1, 3, 1) == y[..., None]
+            chosen = equal if to_all else (equal.cumsum(-1) == 1) & equal
+            (windows.unfold(-1, 3, 1) * chosen * bar[..., None]).sum().backward()
+        return [windows.grad]
+
+    own = kinked(lambda x: x.unfold(-1, 3, 1).amax(-1), gradients)
+    report = refnp.judge(
+        "max_pool1d", lambda x, size, stride: own(x), gradients=True, framework="torch", only="max_pool/equal numbers"
+    )
+    assert report.holds != to_all

@@ -104,7 +104,7 @@ def _of_one():
     found += [Case(layer, "many turns", {"x": TURNS}) for layer in (SIN, COS)]
     return [
         *found,
-        Case(ABSOLUTE, "around zero", {"x": AROUND_ZERO}, gradients=()),  # whose gradient at 0 is a convention
+        Case(ABSOLUTE, "around zero", {"x": AROUND_ZERO}),
         Case(TANH, "saturated", {"x": np.array([-40.0, -19.0, -9.0, 9.0, 19.0, 40.0])}, gradients=()),
         Case(EXP, "from e^-80 to e^80", {"x": np.linspace(-80, 80, 32)}),
         Case(EXPM1, "far left and right", {"x": np.linspace(-80, 80, 32)}, {}, (EXPM1_VJP, JAX_EXPM1_VJP)),
@@ -143,9 +143,11 @@ def _of_two():
 
 def _choices():
     pairs, bounds = {"x": normal(4, 5), "y": normal(4, 5)}, {"low": -0.5, "high": 0.75}
+    equal = {"x": np.array([1.0, 2.0, 0.0, 3.0]), "y": np.array([1.0, 1.0, 0.0, 4.0])}
     special = {"x": np.array([np.nan, 1.0, np.inf, -np.inf, -1.0]), "y": np.array([1.0, np.nan, 2.0, 2.0, -2.0])}
     condition = {"condition": np.add.outer(np.arange(4), np.arange(5)) % 3 == 0}
     found = [Case(layer, "ordinary", pairs) for layer in (MAXIMUM, MINIMUM)]
+    found += [Case(layer, "equal numbers", equal) for layer in (MAXIMUM, MINIMUM)]
     found += [Case(layer, "nan and infinity", special, gradients=()) for layer in (MAXIMUM, MINIMUM)]
     return [
         *found,

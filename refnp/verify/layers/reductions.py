@@ -59,6 +59,9 @@ def cases() -> list[Case]:
     found += [Case(layer, "first axis", {"x": normal(5, 2, 3)}, {"axis": 0}) for layer in LAYERS]
     found += [Case(layer, "one number", {"x": normal(3, 1)}) for layer in LAYERS]
     found += [Case(layer, "mean 1e4", {"x": normal(3, 40, shift=1e4)}) for layer in (SUM, MEAN, CUMSUM, NORM, MEDIAN)]
+    equal = np.array([[1.0, 3, 3, 2], [0, 0, 0, 0], [3, 1, 2, 1]])
+    found += [Case(layer, "equal numbers", {"x": equal}) for layer in (MAX, MIN)]
+    found.append(Case(MAXIMUM, "equal numbers", {"x": equal[None]}, {"size": 3, "stride": 1}))
     special = {"x": np.array([[1.0, np.nan, 2.0], [np.inf, 1.0, 2.0], [-np.inf, -1.0, 0.0]])}
     found += [Case(layer, "nan and infinity", special, gradients=()) for layer in (MAX, MIN, SORT, MEDIAN)]
     found += [Case(layer, "first axis", {"x": normal(5, 2, 3)}, {"axis": 0, "ddof": 1}) for layer in (VAR, STD)]
