@@ -70,6 +70,7 @@ CLIP = of_tape(
     clip,
     torch=lambda torch, x, *, low, high: torch.clamp(x, low, high),
     jax=lambda jax, x, *, low, high: jax.numpy.clip(x, low, high),
+    tried={"low": (-0.5, 0.3), "high": (0.75, 0.2)},  # where low > high, high
 )
 WHERE = of_tape(
     chosen,
