@@ -105,9 +105,8 @@ def test_rows_without_a_bound_are_not_judged_and_lengths_of_judged_ones_alone_ar
 
 def test_systems_of_many_equations_have_bounds():
     report = refnp.judge("solve", lambda a, b: np.linalg.solve(a, b) if a.shape[-1] < 60 else 3 + 0 * b)
-    assert {row.case for row in report.deviations} == {
-        name for name in (problem.case.name for problem in report.problems) if "N = 67" in name
-    }
+    assert {row.case for row in report.deviations} >= {"solve/made: N = 67", "solve/made: N = 128"}
+    assert all(report.problem(row.case).arrays["a"].shape[-1] > 60 for row in report.deviations)
     assert refnp.judge("solve", np.linalg.solve).holds
 
 

@@ -76,7 +76,7 @@ def beside_sink(query, key, value, sink, *, mask=None):
     return output, vjp
 
 
-@takes_unchecked(TOKENS, keep="boolean (..., N, M)", dropout="in [0, 1)", mask="boolean to (..., N, M)?")
+@takes_unchecked(TOKENS, keep="boolean (..., N, M)", dropout="in [0, 1)")  # masks have listed cases
 def dropped(query, key, value, *, keep, dropout, mask=None):
     """O = (A ∘ K/(1 − p)) V, A = softmax of Q Kᵀ/√d, K True where a weight is kept, p the `dropout`.
 
