@@ -408,6 +408,8 @@ class Asked:
             one, axes = module, self.items
             module = lambda values: module_parameters.over_items(one(values), axes)
         asked = call.asked(self.function, lambda x: self.native.array(x, self.device), module)
+        changed: set[int] = set()
+        asked = noting_changes(asked, changed) if self.native is NUMPY else asked
         wanted = [i for i, name in enumerate(call.names) if f"gradient of {name}" in problem.case.quantities]
         own_form = {name: problem.case.form(name, problem.dtype) for name in call.names}
         arrays = [own_form[name].typed(array) for name, array in zip(call.names, call.arrays, strict=True)]
@@ -424,6 +426,7 @@ class Asked:
         output, gradients = real(output), list(map(real, gradients))
         notes = [another_format(output, form)]
         notes += [another_format(g, own_form[call.names[i]]) for i, g in zip(wanted, gradients, strict=False)]
+        notes += [f"{call.names[i]} is changed in place" for i in sorted(changed)]
         notes = [note for note in notes if note]
         if call.results > 1:
             notes.append(f"the first of {call.results} results is judged")
@@ -508,6 +511,19 @@ def place_of(failure: Exception, function: Any) -> str:
         return ""
     line = f": {own[-1].line}" if own[-1].line else ""
     return f" (line {own[-1].lineno} of {os.path.basename(own[-1].filename)}, in {own[-1].name}{line})"
+
+
+def noting_changes(function: Callable, changed: set[int]) -> Callable:
+    """The function, noting the places of arrays that hold other numbers after it than before."""
+
+    def noted(*arrays: np.ndarray) -> Any:
+        before = [*map(np.array, arrays)]
+        found = function(*arrays)
+        same = [np.array_equal(*pair, equal_nan=True) for pair in zip(before, arrays, strict=True)]
+        changed.update(i for i, is_same in enumerate(same) if not is_same)
+        return found
+
+    return noted
 
 
 def beyond_range(problem: Problem) -> bool:

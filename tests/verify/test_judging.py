@@ -110,6 +110,20 @@ def test_systems_of_many_equations_have_bounds():
     assert refnp.judge("solve", np.linalg.solve).holds
 
 
+def test_an_argument_that_is_changed_in_place_is_said():
+    def in_place(x, axis=-1):
+        x -= x.max(axis, keepdims=True)
+        np.exp(x, out=x)
+        x /= x.sum(axis, keepdims=True)
+        return x
+
+    report = refnp.judge("softmax", in_place, framework="numpy", only="softmax/ordinary")
+    assert report.holds
+    assert "x is changed in place, 2 times" in report.assumed
+    other = refnp.judge("softmax", lambda x: in_place(x.copy()), framework="numpy", only="softmax/ordinary")
+    assert not [note for note in other.assumed if "in place" in note]
+
+
 def test_a_wrong_function_does_not_hold_and_the_report_says_what_came():
     report = refnp.judge("softmax", lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True))
     assert not report.holds
