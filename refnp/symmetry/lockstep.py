@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.numbers.indexed.arrays import Condition, Indexed, Places, symbol
+from refnp.numbers.indexed.arrays import Indexed, Indicator, Places, symbol
 from refnp.numbers.indexed.expressions import Expression, NoRule, assume, assuming, spend
 from refnp.numbers.indexed.functions import is_zero
 from refnp.numbers.indexed.proving import same
@@ -136,7 +136,7 @@ def settled(one: Any, other: Any, way: Way) -> Any:
         return one
     if isinstance(one, Size) and isinstance(other, Size):
         return one if is_alike(one, other) else Lengths(one, other, way)
-    if not isinstance(one, Indexed) or isinstance(one, (Condition, Places)) or one.seen is not None:
+    if not isinstance(one, Indexed) or isinstance(one, (Indicator, Places)) or one.seen is not None:
         return Both(one, other, way)
     size, _ = way
     moving = [k for k, n in enumerate(one.shape) if any(is_alike(piece, size) for piece in (n, *pieces(n)))]

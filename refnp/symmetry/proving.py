@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.numbers.indexed.arrays import LETTERED, Indexed, any_numbers, symbol
+from refnp.numbers.indexed.arrays import LETTERED, Indexed, Places, any_numbers, symbol
 from refnp.numbers.indexed.expressions import NoRule, assuming, atom
 from refnp.numbers.indexed.indices import moved as turned
 from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, same, sentences
@@ -324,13 +324,13 @@ def _axes(action: Any, name: str) -> tuple[int, ...]:
 
 
 def _translated(action: Translate, name: str, x: Any, way: str, part: str) -> Any:
-    """A vector of unknown numbers added."""
-    sign = 1 if way == "π" else -1
+    """A vector of unknown numbers added, whole ones to places."""
+    sign, name = 1 if way == "π" else -1, f"{'#' * isinstance(x, Places)}t{part}"
     if action.axis is None:
-        return x + sign * symbol(f"t{part}")
+        return x + sign * symbol(name)
     k = action.axis % x.ndim
     shape = [size if n == k else 1 for n, size in enumerate(x.shape)]
-    return x + sign * Indexed(shape, lambda i: atom("x", f"t{part}", (i[k],)))
+    return x + sign * Indexed(shape, lambda i: atom("x", name, (i[k],)))
 
 
 def _scaled(action: Scale, name: str, x: Any, way: str, part: str) -> Any:

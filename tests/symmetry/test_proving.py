@@ -175,6 +175,8 @@ def near(x, *lengths):
 TYPES = [  # f and g, whether they are the same, and the shapes
     (lambda x: (x / 0.1).astype(int) * 1.0, lambda x: x / 0.1, False, "x (n)"),
     (lambda x: x.astype(np.float32), lambda x: x, True, "x (n)"),
+    (lambda p: (p + 2).astype(int), lambda p: 1.0 * p + 2, True, "p whole < n (m)"),
+    (lambda m: (m.sum(-1) + 1).astype(int), lambda m: 1.0 * m.sum(-1) + 1, True, "m boolean (n, d)"),
     (lambda x: x.astype(bool), lambda x: x != 0, True, "x (n)"),
     (lambda x: near(x, 1.0, 2.0), lambda x: 1.0 * near(x, 1.0) + 1.0 * near(x, 2.0), False, "x (n, d)"),
     (lambda x: near(x, 1.0, 2.0), lambda x: near(x, 1.0) | near(x, 2.0), True, "x (n, d)"),
@@ -220,6 +222,12 @@ SAME_PLACES = [  # an array beside itself: where the places are the same, so are
     (lambda x: np.sign(x - x), lambda x: 0 * x, True, "x (n)"),
     (lambda x: x * np.sign(x), lambda x: np.abs(x), True, "x (n)"),
 ]
+
+
+def test_places_are_shifted_by_whole_numbers_and_stay_whole():
+    offsets = lambda p: p.astype(int)[:, None] - p.astype(int)
+    assert prove(invariant(offsets, Translate("p", axis=None)), "p whole < n (m)")
+    assert not prove(invariant(offsets, Translate("p", axis=None)), "p (m)")
 
 
 @pytest.mark.parametrize("row", SAME_PLACES)

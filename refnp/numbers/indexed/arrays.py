@@ -29,6 +29,8 @@ from refnp.numbers.indexed.expressions import (
     assuming,
     atom,
     function,
+    is_count,
+    is_whole,
     number,
     power,
     substituted,
@@ -108,9 +110,14 @@ class Indexed(Kind):
         kind = np.dtype(dtype).kind
         if kind == "b":
             return truth(self)
-        if kind in "iu" and not isinstance(self, (Condition, Places)):
+        if kind in "iu" and not self.is_whole():
             raise NoRule("real numbers made whole")
-        return Indexed(self.shape, self.at) if isinstance(self, Condition) else self
+        return Indicator(self.shape, self.at) if isinstance(self, Condition) else self
+
+    def is_whole(self) -> bool:
+        """Whether its numbers are known to be whole."""
+        every = (self.at(i) for i, _ in places(self.shape))
+        return isinstance(self, Places) or all(is_whole(e) or is_count(e) for e in every)
 
     def copy(self) -> "Indexed":
         """Nothing changes an array."""
@@ -262,8 +269,14 @@ class Indexed(Kind):
         return plain.moved((*plain.shape[:first], *own, *plain.shape[last:]), read)
 
 
-class Condition(Indexed):
+class Indicator(Indexed):
     """An array of numbers that are 0 or 1."""
+
+    __slots__ = ()
+
+
+class Condition(Indicator):
+    """An array of booleans."""
 
     __slots__ = ()
     dtype = np.dtype(bool)

@@ -274,11 +274,24 @@ def _inverse_or_root(e: Expression, p: Fraction) -> Expression:
 
 def alike(e: Expression) -> list[tuple[Index, Index]]:
     """Each two indices of e that make it 0 where they are the same, whatever its numbers are: i and j of a_i − a_j."""
+    totals: dict[str, Fraction] = {}
+    for form, c in e.items():
+        form_alone = repr(_without_places(form[1]))
+        totals[form_alone] = totals.get(form_alone, Fraction(0)) + c
+    if any(totals.values()):
+        return []
     inside = frozen(e)
     own = sorted(inside.letters)
     places = {i: None for i in indices_within(inside) if isinstance(i, tuple) and letters(i) <= inside.letters}
     pairs = [*itertools.combinations(own, 2), *((i, at) for i in own for at in places if i not in letters(at))]
     return [(one, other) for one, other in pairs if _vanishes(e, one, other)]
+
+
+def _without_places(factors: Any) -> list:
+    """The factors of a term, wherever their entries stand."""
+    inner = lambda a: [(_without_places(f), c) for (_, f), c in a[-1].terms] if a[0] in ("f", "^") else []
+    word = lambda a: a[1] if a[0] != "^" and isinstance(a[1], str) else ""
+    return sorted(((a[0], word(a), sorted(inner(a), key=repr), p) for a, p in factors), key=repr)
 
 
 def _vanishes(e: Expression, letter: str, at: Index) -> bool:
