@@ -33,7 +33,7 @@ def as_written(
 
     `length` is that of a letter, and of numbers of at `least` this. ValueError for what cannot be read.
     """
-    if re.search(r"\b0+\b", shapes):
+    if re.search(r"[(,·+] *0+\b", shapes):
         raise ValueError(f"prove: shapes is {shapes!r}; a proof is about sizes of at least 1")
     is_number = lambda name: name.isdigit() and int(name) < least
     letter = lambda name: int(name) if is_number(name) else length(name)

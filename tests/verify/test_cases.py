@@ -5,7 +5,7 @@ import pytest
 
 from refnp.verify import layers
 from refnp.verify.case import KnownDefect
-from refnp.verify.judge import WITHIN, case_judgements
+from refnp.verify.judge import NOT_JUDGED, WITHIN, case_judgements
 from refnp.verify.layers import sizes
 
 CASES = layers.cases()
@@ -29,7 +29,9 @@ def test_refnp_is_right(case):
         rows = case_judgements(case, [])
     dtypes = ("float32", "float64") if case.layer.whole else ("float32", "float64", "longdouble")
     assert [row.dtype for row in rows] == [dtype for dtype in dtypes for _ in case.quantities]
-    assert {row.verdict for row in rows} == {WITHIN}, [row for row in rows if row.verdict != WITHIN]
+    others = [row for row in rows if row.verdict != WITHIN]
+    assert all(row.verdict == NOT_JUDGED and row.dtype == "float32" for row in others), others
+    assert len(others) <= len(rows) // 4, others  # gradients of deep stacks have no bound there
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
