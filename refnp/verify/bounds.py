@@ -129,12 +129,10 @@ def deviation(
 def has_bound(right: np.ndarray, allowed: np.ndarray, largest: float, dtype: DTypeLike) -> np.ndarray:
     """Whether each element is judged: not if any number up to the `largest` that is given or right is within its bound.
 
-    A bound below √u is one, for what is right may be 0, as the gradient of a bias of keys.
     NaN or an infinity that is right is to be met, but for formats narrower than float32, where an infinite bound covers
     these too.
     """
-    least = float(policy(dtype).inside.u) ** 0.5
-    return (allowed <= max(largest, least)) | (~np.isfinite(right) & (not policy(dtype).narrow))
+    return (allowed <= largest) | (~np.isfinite(right) & (not policy(dtype).narrow))
 
 
 def errors_over_bounds(
