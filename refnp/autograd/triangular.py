@@ -27,8 +27,9 @@ def solved(factor, b, *, transposed=False):
         return np.flip(solved(np.flip(factor.mT, (-2, -1)), np.flip(b, -2)), -2)
     x = joined(factor[..., :0, :0], b[..., :0, :], -1)  # (..., 0, M)   the rows that are known
     for i in range(factor.shape[-1]):
-        row = factor[..., i : i + 1, :i]
-        x_i = (b[..., i : i + 1, :] - row @ x) / factor[..., i : i + 1, i : i + 1]  # (..., 1, M)
+        diagonal = factor[..., i : i + 1, i : i + 1]
+        row = joined(np.ones_like(diagonal), -factor[..., i : i + 1, :i], -1)  # (..., 1, 1 + i)
+        x_i = row @ joined(b[..., i : i + 1, :], x, -2) / diagonal  # (..., 1, M)   b_i − Σ_j L_ij x_j, in any order
         x = joined(x, x_i, -2)
     return x
 

@@ -32,7 +32,6 @@ TRIANGULAR_SOLVE = of_page(
     jax=lambda jax, factor, b, *, transposed=False: jax.scipy.linalg.solve_triangular(
         factor, b, trans=int(transposed), lower=True
     ),
-    tried={"N": (7, 1, 2, 33)},  # by columns, systems of 67 may leave the bound of float32
 )
 LOG_DETERMINANT = of_page(ad.log_determinant)
 SHAPES = {  # of what is multiplied, by the sum over which letters
