@@ -25,8 +25,6 @@ import sys
 import tempfile
 from xml.etree import ElementTree
 
-import coverage
-
 ROOT = pathlib.Path(__file__).parents[1]
 OUT_OF_TIME = "out of time"
 SECONDS = 120  # of the processor, for the tests of an edit
@@ -128,6 +126,8 @@ def seconds():
 @functools.cache
 def reached(file):
     """{line: the tests that reach it} of a file."""
+    import coverage
+
     data = coverage.CoverageData(str(REACH / "coverage"))
     data.read()
     paths = [path for path in data.measured_files() if path.endswith(f"/{file}")]

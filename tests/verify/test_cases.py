@@ -22,6 +22,16 @@ def test_there_are_at_least_500_cases_and_400_that_pytorch_offers():
     assert sum(case.layer.torch is not None for case in CASES) >= 400
 
 
+WITHOUT_BOUND = {  # gradients of stacks in float32: before, their infinite bounds counted as kept
+    "encoder_layer/weights of 3": 4,
+    "transformer/post-norm": 24,
+    "transformer/padded source": 17,
+    "transformer/no biases": 14,
+    "transformer/no biases, pre-norm, gelu": 1,
+    "transformer/not causal": 22,
+}
+
+
 @pytest.mark.parametrize("case", layers.cases_to_ask(), ids=lambda case: case.name)
 def test_refnp_is_right(case):
     """In float32 and float64 against the reference, and the reference against the textbook, if it is another one."""
@@ -30,8 +40,8 @@ def test_refnp_is_right(case):
     dtypes = ("float32", "float64") if case.layer.whole else ("float32", "float64", "longdouble")
     assert [row.dtype for row in rows] == [dtype for dtype in dtypes for _ in case.quantities]
     others = [row for row in rows if row.verdict != WITHIN]
-    assert all(row.verdict == NOT_JUDGED and row.dtype == "float32" for row in others), others
-    assert len(others) <= len(rows) // 4, others  # gradients of deep stacks have no bound there
+    assert {(row.dtype, row.verdict) for row in others} <= {("float32", NOT_JUDGED)}, others
+    assert len(others) == WITHOUT_BOUND.get(case.name, 0), others
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
