@@ -41,7 +41,7 @@ def test_refnp_is_right(case):
     assert [row.dtype for row in rows] == [dtype for dtype in dtypes for _ in case.quantities]
     others = [row for row in rows if row.verdict != WITHIN]
     assert {(row.dtype, row.verdict) for row in others} <= {("float32", NOT_JUDGED)}, others
-    assert len(others) == WITHOUT_BOUND.get(case.name, 0), others
+    assert len(others) <= WITHOUT_BOUND.get(case.name, 0), others
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
