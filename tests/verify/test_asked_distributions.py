@@ -114,7 +114,9 @@ def test_the_gradient_of_a_distance_of_0_is_judged():
 
     assert refnp.judge("matern", matern).holds
     report = refnp.judge("matern", matern, gradients=True)
-    assert {row["case"] for row in report.rows if row["verdict"] == "deviates"} == {"matern_32_kernel/a point in both"}
+    deviates = {row["case"] for row in report.rows if row["verdict"] == "deviates"}
+    assert "matern_32_kernel/a point in both" in deviates
+    assert all(case.endswith(("a point in both", "coincident", "a row of zeros")) for case in deviates), deviates
     smooth = lambda x, z, lengthscale=1.0, scale=1.0: (
         scale**2 * torch.exp(-(((x[:, None] - z[None]) / lengthscale) ** 2).sum(-1) / 2)
     )

@@ -133,7 +133,7 @@ RESIZE = Layer(
 
 
 def cases() -> list[Case]:
-    """Larger and smaller images, corners that are kept, and averages of what is left out."""
+    """Larger and smaller images, corners that are kept, averages of what is left out, and of all of a row."""
     x = {"x": normal(2, 2, 5, 7)}
     kinds: dict[str, dict] = {"bicubic": {}, "bicubic, antialias": {"antialias": True}}
     kinds["bilinear, antialias"] = {"mode": "bilinear", "antialias": True}
@@ -144,4 +144,9 @@ def cases() -> list[Case]:
         for how, size in sizes.items()
     ]
     corners = {"size": (9, 4), "align_corners": True}
-    return [*found, Case(RESIZE, "bicubic, corners", x, corners)]
+    one_column = kinds["bilinear, antialias"] | {"size": (2, 1)}
+    return [
+        *found,
+        Case(RESIZE, "bicubic, corners", x, corners),
+        Case(RESIZE, "bilinear, antialias, one column", x, one_column, known_defects=(ONE_COLUMN,)),
+    ]
