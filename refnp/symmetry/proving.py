@@ -30,12 +30,13 @@ from refnp.symmetry.geometry import Negate, Scale, Translate
 from refnp.symmetry.inverse import Inverse
 from refnp.symmetry.lockstep import Both
 from refnp.symmetry.places import Flip, Permute, Repeat, Select
-from refnp.symmetry.shapes import Sides, another, contradiction, unknown_arrays
+from refnp.symmetry.shapes import Sides, another, contradiction, lengths_of, unknown_arrays
 from refnp.symmetry.shifts import Roll
 
 HAS_LENGTH = re.compile(r"[(,·+] *([4-9]|\d\d+)\b")  # a number that is tried as a letter
 OF_ALL_STEPS, OF_THE_END = 40_000, 20_000  # products formed
 DONE = re.compile("terms are left|more than")  # of what is missing where numbers in place of letters would not help
+WORD = re.compile(r"[^\W\d_]\w*")
 Arrays = Mapping[str, Any]
 REARRANGED = (Permute, Flip, Roll, Select, Repeat)  # actions that take entries to other places of an axis
 UNMOVED = (Translate, Negate, Scale, Trivial)  # those that change numbers, and no place
@@ -62,10 +63,17 @@ class Proof:
     def __bool__(self) -> bool:
         return self.proved
 
+    @property
+    def sizes(self) -> str:
+        """Of which sizes it is proved: "every size", or "every size with not n > 100"."""
+        conditions = " and ".join(a for a in self.assumptions if is_of_sizes(a, self.shapes))
+        return f"every size with {conditions}" if conditions else "every size"
+
     def __str__(self) -> str:
-        lines = [f"{self.claim}: {'PROVED for every size' if self.proved else 'NOT PROVED'}, {self.shapes}"]
+        lines = [f"{self.claim}: {f'PROVED for {self.sizes}' if self.proved else 'NOT PROVED'}, {self.shapes}"]
         if self.proved:
-            lines += [f"  if {assumption}" for assumption in self.assumptions]
+            others = [assumption for assumption in self.assumptions if not is_of_sizes(assumption, self.shapes)]
+            lines += [f"  if {assumption}" for assumption in others]
             return "\n".join([*lines, "  of real arithmetic, for sizes of at least 1"])
         return "\n".join([*lines, f"  {self.missing}"])
 
@@ -97,11 +105,18 @@ def prove(claim: Claim, shapes: str, *, in_steps: bool = False, **options: Any) 
 
 def beside_numbers(proof: Proof, sides: Sides) -> Proof:
     """The proof; none where numbers contradict what is proved."""
-    against = contradiction(proof.shapes, sides) if proof else ""
+    asked = {int(n) for a in proof.assumptions if is_of_sizes(a, proof.shapes) for n in re.findall(r"\d+", a)}
+    against = contradiction(proof.shapes, sides, {n + step for n in asked for step in (-1, 0, 1)}) if proof else ""
     if not against:
         return proof
     assumed = f"; it is proved only if {'; '.join(proof.assumptions)}" if proof.assumptions else ""
     return replace(proof, proved=False, assumptions=(), missing=against + assumed)
+
+
+def is_of_sizes(assumption: str, shapes: str) -> bool:
+    """Whether it is about sizes alone, the letters of the shapes: "not n > 100"."""
+    words = {*WORD.findall(assumption)} - {"not", "mod"}
+    return bool(words) and words <= {*lengths_of(shapes)}
 
 
 def numbers_for(options: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def search(
     proof = None if shapes is None else prove(claim, shapes)
     if proof:
         assumed = "; ".join(proof.assumptions)
-        return Verdict("proved", str(claim), f"every size, {shapes}", assumed, Counts(), 0.0, {}, 0.0)
+        return Verdict("proved", str(claim), f"{proof.sizes}, {shapes}", assumed, Counts(), 0.0, {}, 0.0)
     types = [np.dtype(dtype) for dtype in dtypes]
     if unknown := [kind for kind in structures if kind not in KINDS]:
         raise ValueError(f"search: there is no structure {unknown[0]!r}; there are {', '.join(KINDS)}")

@@ -9,7 +9,7 @@ import functools
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -73,14 +73,14 @@ def unknown_arrays(shapes: str, least: float = math.inf) -> dict[str, Indexed]:
 # ---- beside numbers
 
 
-def contradiction(shapes: str, sides: Sides) -> str:
+def contradiction(shapes: str, sides: Sides, asked: Collection[int] = ()) -> str:
     """Sizes at which the two `sides` of what is proved differ, in words; "" if none were found.
 
-    They are computed of arrays of numbers, with a generator for what else is drawn; where that raises an error, nothing
-    is known.
+    Each letter is also one of those `asked`. They are computed of arrays of numbers, with a generator for what else is
+    drawn; where that raises an error, nothing is known.
     """
     rng = np.random.default_rng(0)
-    for sizes, arrays in instances(shapes, rng):
+    for sizes, arrays in instances(shapes, rng, asked):
         try:
             with np.errstate(all="ignore"):
                 one, other = sides(arrays, rng)
@@ -93,13 +93,31 @@ def contradiction(shapes: str, sides: Sides) -> str:
     return ""
 
 
-def instances(shapes: str, rng: np.random.Generator) -> Iterator[tuple[dict[str, int], dict[str, Any]]]:
-    """Lengths for the letters, each of which has all of LENGTHS that are not too large, and arrays of such shapes."""
+def lengths_of(shapes: str) -> list[str]:
+    """The letters of shapes that are written."""
     letters: dict[str, None] = {}
     list(as_written(shapes, lambda name: letters.setdefault(name) or 1))
-    for lengths in zip(*(rng.permutation(LENGTHS).tolist() for _ in letters), strict=True) if letters else [()]:
-        for most in reversed(LENGTHS):
-            sizes = {name: min(length, most) for name, length in zip(letters, lengths, strict=True)}
+    return [*letters]
+
+
+def instances(
+    shapes: str, rng: np.random.Generator, asked: Collection[int] = ()
+) -> Iterator[tuple[dict[str, int], dict[str, Any]]]:
+    """Lengths for the letters, each of which has all of LENGTHS that are not too large, and arrays of such shapes.
+
+    Then each is one of those `asked`, beside short ones.
+    """
+    letters = lengths_of(shapes)
+    rows = [*zip(*(rng.permutation(LENGTHS).tolist() for _ in letters), strict=True)] if letters else [()]
+    short = LENGTHS[1:4]
+    rows += [
+        tuple(n if name == letter else short[i % 3] for i, name in enumerate(letters))
+        for n in sorted({n for n in asked if n > 0} - {*LENGTHS})
+        for letter in letters
+    ]
+    for row in rows:
+        for most in (LARGEST, *reversed(LENGTHS)):
+            sizes = {name: min(length, most) for name, length in zip(letters, row, strict=True)}
             written = list(as_written(shapes, sizes.__getitem__))
             if all(math.prod(shape) <= LARGEST for _, _, shape, _ in written):
                 break

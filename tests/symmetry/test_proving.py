@@ -139,11 +139,21 @@ FIRST = {  # where the first row is added to all others, by what a function may 
     "below eight": lambda x: not x.shape[0] // 8,
     "at least eight": lambda x: x.shape[0] // 8 > 0,
     "more than three": lambda x: x.shape[0] > 3,
+    "more than a hundred": lambda x: x.shape[0] > 100,
+    "a hundred": lambda x: x.shape[0] == 100,
     "a table of sizes": lambda x: {2: True, 4: True}.get(x.shape[0], False),
     "a positive sum": lambda x: x.sum() > 0,
     "an array of NumPy's": lambda x: isinstance(x, np.ndarray),
     "a dtype": lambda x: x.dtype == np.float64,
 }
+
+
+def test_of_which_sizes_it_is_proved_is_said():
+    doubled = lambda x: x + x if x.shape[0] > 100 else 2 * x
+    proof = prove(equivariant(doubled, Permute("x", 0), Permute(axis=0)), "x (n, d)")
+    assert proof.sizes == "every size with not n > 100"
+    assert str(proof).splitlines()[0].endswith("PROVED for every size with not n > 100, x (n, d)")
+    assert prove(PERMUTED, "x (n, 6)").sizes == "every size"
 
 
 @pytest.mark.parametrize("name", FIRST)
