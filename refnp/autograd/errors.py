@@ -8,13 +8,14 @@ says which argument it was. It acts when something went wrong already, so that r
 annotations say what arguments must be. An error that begins with a name, as those of refnp do, stays as it is.
 """
 
+import difflib
 import functools
 import inspect
 import re
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,16 @@ ACCIDENTS = (AttributeError, IndexError, OverflowError, TypeError, ValueError, Z
 
 class OutOfRangeError(IndexError, ValueError):
     """A number of a row, a class or a place that there is not."""
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """ "; did you mean 'softmax'?", or all the names where none is near."""
+    names = sorted(set(known))
+    name = str(name)
+    near = difflib.get_close_matches(name, names, 3, 0.5)
+    if near:
+        return "; did you mean " + " or ".join(map(repr, near)) + "?"
+    return f"; there are {', '.join(names)}" if names else ""
 
 
 def refuse(function: Callable, arguments: tuple, options: dict, error: Exception | None = None) -> None:

@@ -5,7 +5,6 @@ when they are shown. With the extra `study` formulas become Unicode (pylatexenc)
 formulas stay LaTeX, and the text is plain.
 """
 
-import difflib
 import importlib.util
 import io
 import os
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.errors import closest
 from refnp.course.formulas import readable
 from refnp.course.myst import Block, Cells, Section, sections_of
 from refnp.course.statements import Statements
@@ -119,7 +119,7 @@ def chapter(name: str) -> Path:
     """The file of a chapter; ValueError with the nearest names if there is none."""
     found = chapters()
     if name not in found:
-        raise ValueError(f"there is no chapter {name!r}{_nearest(name, list(found))}; refnp study lists them")
+        raise ValueError(f"there is no chapter {name!r}{closest(name, found)}")
     return found[name]
 
 
@@ -129,11 +129,6 @@ def _named(words: str, titles: list[str], name: str) -> str:
         if words.lower() in title.lower():
             return title
     raise ValueError(f"{name} has no section {words!r}; its sections are {', '.join(titles)}")
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, 3, 0.5) or [k for k in known if name.lower() in k]
-    return f"; the nearest are {', '.join(near)}" if near else ""
 
 
 def _show(text: str, is_terminal: bool) -> None:

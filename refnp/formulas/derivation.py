@@ -18,6 +18,7 @@ from typing import Any
 
 import refnp.autograd
 import refnp.layers
+from refnp.autograd.errors import closest
 from refnp.formulas.formula import Formula, formula, writer_of, written
 from refnp.formulas.lines import Run, entries, run_lines, stands_in, written_out
 from refnp.formulas.writing import Latex, Text, Writer, aligned
@@ -327,10 +328,10 @@ def differences(step: Step, gradient: Any, x: Any, lines: Mapping[str, Indexed])
 
 
 def page_named(name: str) -> Any:
-    """The page of this name. ValueError, with all names, where there is none."""
+    """The page of this name. ValueError, with the nearest names, where there is none."""
     known = operations()
     if name not in known:
-        raise ValueError(f"{name} is no page; those that are: {', '.join(sorted(known))}")
+        raise ValueError(f"{name} is no page{closest(name, known)}")
     return known[name]
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.declaration import Declaration
+from refnp.autograd.errors import closest
 from refnp.numbers.precision import policy
 from refnp.verify.case import Case, NotOfferedError, Problem
 from refnp.verify.conventions import AS_IT_IS, MASKS, Layout, Turn, in_convention, joined, turns_of
-from refnp.verify.layer_names import closest
 from refnp.verify.parameters import Parameters
 from refnp.verify.signatures import AS_ARRAYS, CALLED, LEFT_OPEN, VALUES, may_be, told, words
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refnp.autograd.errors import shown
+from refnp.autograd.errors import closest, shown
 from refnp.numbers.arrays import sum_to
 from refnp.verify.case import Case
-from refnp.verify.layer_names import closest
 
 MASKS = ("true_may_attend", "true_is_hidden", "additive")
 

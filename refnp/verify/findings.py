@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.declaration import Declaration
+from refnp.autograd.errors import closest
 from refnp.numbers.rounding import ASSUMED
 from refnp.verify.case import Answer, Problem
 from refnp.verify.causes import SECONDS, Cause, Clock, causes
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, NOT_JUDGED, SKIPPED, WITHIN, Judgement, Key
-from refnp.verify.layer_names import closest
 from refnp.verify.record import DTYPES
 from refnp.verify.report import came, number, ratio_of
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.errors import shown
+from refnp.autograd.errors import closest, shown
 from refnp.autograd.notation import is_number
 from refnp.numbers.precision import policy
 from refnp.verify import equations
@@ -30,7 +30,7 @@ from refnp.verify.findings import Report, first_line
 from refnp.verify.frameworks import PAGES, inspection, module_parameters
 from refnp.verify.hints import family_of, hints
 from refnp.verify.judge import matches
-from refnp.verify.layer_names import axes_of_space, closest, meaning, named_cases, with_kin
+from refnp.verify.layer_names import axes_of_space, meaning, named_cases, with_kin
 from refnp.verify.layers import cases_to_ask
 from refnp.verify.made import made_cases
 from refnp.verify.modules import is_plain, made_with, of_classes, statistics_of

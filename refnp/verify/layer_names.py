@@ -1,13 +1,12 @@
 """The cases of a layer by any of its names: refnp's own, that of a class, or what a framework calls it."""
 
-import difflib
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 
-from refnp.autograd.errors import shown
+from refnp.autograd.errors import closest, shown
 from refnp.verify.case import Case, Layer
 from refnp.verify.layers import ASKED, LAYERS, MODELS, cases_of
 from refnp.verify.signatures import NAMES, Meant
@@ -146,16 +145,6 @@ def are_kin(one: Entry, other: Entry) -> bool:
 def required_inputs(case: Case) -> list[str]:
     """The names of the inputs, without an additive bias, which a case may leave out."""
     return [name for name in case.inputs if name != "bias"]
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """ "; did you mean 'softmax'?", or all the names where none is near."""
-    names = sorted(set(known))
-    name = str(name)
-    near = difflib.get_close_matches(name, names, 3, 0.5)
-    if near:
-        return "; did you mean " + " or ".join(map(repr, near)) + "?"
-    return f"; there are {', '.join(names)}" if names else ""
 
 
 def about(name: str) -> str:

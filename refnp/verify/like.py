@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.errors import closest
 from refnp.layers.module import Module
 from refnp.models.published.renaming import array_of
 from refnp.numbers.rounding import WIDE, Rounded, exact
@@ -17,7 +18,7 @@ from refnp.verify.causes.whole_edits import LOSS, Model
 from refnp.verify.frameworks import inspection
 from refnp.verify.frameworks.native import NATIVES, NUMPY, Native
 from refnp.verify.judge import WITHIN
-from refnp.verify.layer_names import closest, named_cases
+from refnp.verify.layer_names import named_cases
 from refnp.verify.model_report import END_TO_END, ModelReport, end_to_end, furthest, same_bits
 from refnp.verify.propagation import Loss, NoBoundError, wide
 from refnp.verify.report import number

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.errors import closest
 from refnp.autograd.tensor import Tensor
 from refnp.layers.module import Module
 from refnp.numbers.precision import policy
@@ -27,7 +28,6 @@ from refnp.verify.frameworks.torch_run import Call, Run, checked, is_module, rec
 from refnp.verify.frameworks.torch_trace import NotTracedError, traced
 from refnp.verify.judge import DEVIATES, KNOWN, Judgement, judged
 from refnp.verify.judging import check_excused
-from refnp.verify.layer_names import closest
 from refnp.verify.layers import cases
 from refnp.verify.like import PRECISIONS, Training, beside
 from refnp.verify.model_report import END_TO_END, ModelReport, end_to_end, innermost, of_operations, path_of, same_bits

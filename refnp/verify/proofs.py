@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from refnp import layers
+from refnp.autograd.errors import closest
 from refnp.numbers.indexed.proving import Theorem
 from refnp.numbers.proving import Proof, vjp_is_derivative
 from refnp.pieces import HERE, Workers, in_order, workers_for
@@ -159,7 +160,7 @@ def prove(
     """
     names = list(pages())
     if name is not None and name not in names:
-        raise ValueError(f"{name} is no page; those that are: {', '.join(names)}")
+        raise ValueError(f"{name} is no page{closest(name, names)}")
     found = []
     print(f"{'page':32s}{'for every size: forms':25s}{'in a field: cases':24s}gradients of")
     workers = workers_for(1 if name else len(names), jobs, cluster)

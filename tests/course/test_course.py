@@ -174,7 +174,7 @@ def test_sections_and_solutions_can_be_asked_for(folder, capsys):
 
 def test_names_that_there_are_not_name_the_nearest(folder, capsys):
     assert cli.main(["study", "smal"]) == cli.WRONG
-    assert "there is no chapter 'smal'; the nearest are small; refnp study lists them" in capsys.readouterr().err
+    assert "there is no chapter 'smal'; did you mean 'small'?" in capsys.readouterr().err
     assert cli.main(["study", "small", "--section", "history"]) == cli.WRONG
     assert "small has no section 'history'; its sections are Why, The equation," in capsys.readouterr().err
 

@@ -54,8 +54,10 @@ INCREASING = "alpha ≤ beta, pass a beta that is alpha or more; alpha < gamma, 
 def piecewise_index(x: ArrayLike, *, alpha: float, beta: float, gamma: float) -> Array:
     """g(x): real numbers to integers from −⌊β⌋ to ⌊β⌋, see above.
 
-    Shapes: (...) → (...).   Raises ValueError unless 0 < α ≤ β and α < γ.
+    Shapes: (...) → (...).   Raises ValueError unless 0 < α ≤ β and α < γ, and for NaN.
     """
+    if np.isnan(x).any():
+        raise ValueError("piecewise_index: x holds NaN; a distance is a number")
     size = np.abs(np.asarray(x, np.float64))
     far = alpha + (beta - alpha) * np.log(np.maximum(size, alpha) / alpha) / math.log(gamma / alpha)
     index = np.minimum(beta, np.rint(np.where(size <= alpha, size, far)))
