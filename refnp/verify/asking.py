@@ -7,7 +7,7 @@ import os
 import re
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +43,7 @@ from refnp.verify.modules import (
 )
 from refnp.verify.parameters import Parameters
 from refnp.verify.record import DTYPES
+from refnp.verify.views import COTANGENT, on_views, run_on_views, said_of_views, view_of
 
 NO_KERNEL = re.compile(r"(not implemented for|not support\w*|unsupported)\W.*(Half|BFloat16|Float8|float16|precision)")
 BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError, RecursionError)  # no refusals
@@ -96,7 +97,8 @@ class Asked:
             for name in SAID_BY_NAME.get(case.layer.name, ())
         ]
         self.binding = Binding(self.who, taken, named, arguments, inside, stated, also, order, own)
-        self.table = [*self.cases, *made(lambda name: self.binding.takes(name) and name not in stated)]
+        follow = made(lambda name: self.binding.takes(name) and name not in stated)
+        self.table = [*self.cases, *follow, on_views(follow or self.cases)]
         self.cases = self.of_own_sizes(layouts)
         self.formats = checked_formats("judge", formats, self.layer.name, self.binding.arrays)
         self.chosen = lambda cases: [replace(case, formats=self.formats) for case in chosen(cases, only, skip)]
@@ -106,6 +108,7 @@ class Asked:
             self.check_device(device)
         if gradients and vjp is None and self.native is NUMPY:
             self.native = self.differentiable()
+        self.cases = [case for case in self.cases if self.native.has_views or not case.views]
 
     def of_own_sizes(self, layouts: Sequence[str | Layout]) -> list[Case]:
         """The cases with the sizes of the module, if it is one with sizes of its own."""
@@ -240,7 +243,7 @@ class Asked:
                 report.skipped.setdefault(str(reason), []).append(case.name)
         if not report.answers and self.raised:
             self.could_not_be_judged(report)
-        report.judgements = self.without_conventions(report)
+        report.judgements = self.with_views_named(self.without_conventions(report), report)
         if not report.judgements:
             why = "; ".join(f"{reason} ({len(names)} cases)" for reason, names in report.skipped.items())
             raise ValueError(
@@ -273,7 +276,7 @@ class Asked:
             except Exception as failure:  # whatever it is, it is no answer
                 if policy(dtype).narrow and NO_KERNEL.search(str(failure)):
                     raise NotOfferedError(f"{self.native.name}: {first_line(failure)}") from failure
-                if case.made and not isinstance(failure, BROKEN):
+                if (case.made or case.views) and not isinstance(failure, BROKEN):
                     raise NotOfferedError(f"{REFUSES} {type(failure).__name__}: {first_line(failure)}") from failure
                 if any(isinstance(value, list) for value in case.options.values()):
                     raise NotOfferedError(f"{self.who} does not take options as refnp writes them") from failure
@@ -310,6 +313,27 @@ class Asked:
                 rows = judged(problem, answer, problem.reference(), self.who, self.version, known=left)
                 again |= {row.key: row for row in rows}
         return [again[row.key] if row.key in own else row for row in report.judgements]
+
+    def with_views_named(self, rows: list[Judgement], report: Report) -> list[Judgement]:
+        """The rows, and which views make those deviate of which the same numbers in arrays of their own do not."""
+        wrong = {row.key for row in rows if row.verdict == DEVIATES}
+        why: dict[Key, str] = {}
+        for problem, answer in report.answers:
+            case, dtype = problem.case, problem.dtype
+            found = [(case.name, dtype, quantity) for quantity in answer if (case.name, dtype, quantity) in wrong]
+            if case.views and found and not any((case.of_numbers, *key[1:]) in wrong for key in found):
+                own = [name for name in case.views if self.deviates_on(problem, name)] or case.views
+                said = said_of_views(own)
+                why |= dict.fromkeys(found, said)
+        return [replace(row, why=why.get(row.key, row.why)) for row in rows]
+
+    def deviates_on(self, problem: Problem, view: str) -> bool:
+        """Whether anything is wrong where this one alone is a view."""
+        alone = replace(problem.case, views=(view,)).problem(problem.dtype)
+        alone.bounds  # noqa: B018  # with which the cotangent is drawn
+        answer, _ = self.answer(alone)
+        rows = judged(alone, answer, alone.reference(), self.who, self.version)
+        return any(row.verdict == DEVIATES for row in rows)
 
     def could_not_be_judged(self, report: Report) -> None:
         """ValueError if every call raised the same, with where it did."""
@@ -415,10 +439,12 @@ class Asked:
         arrays = [own_form[name].typed(array) for name, array in zip(call.names, call.arrays, strict=True)]
         cotangent = form.typed(np.array(call.output.there(problem.cotangent), order="C")) if wanted else None
         try:
-            if self.vjp is None:
-                output, gradients = self.native.run(Question(asked, arrays, cotangent, wanted, self.device))
+            question = Question(asked, arrays, cotangent, wanted, self.device)
+            views = {call.names.index(name) if name in call.names else name for name in problem.case.views}
+            if self.vjp is not None:
+                output, gradients = self.by_vjp(call, question, views)
             else:
-                output, gradients = self.by_vjp(call, asked, arrays, cotangent, wanted)
+                output, gradients = run_on_views(self.native.run, question, views)
         except Exception as failure:
             if not isinstance(failure, NotOfferedError) and (why := self.misfit(call, failure)):
                 raise NotOfferedError(why) from failure
@@ -456,28 +482,23 @@ class Asked:
                 return f"{self.who} was made for {theirs} of shape {(self.inside or {})[theirs]}"
         return ""
 
-    def by_vjp(
-        self,
-        call: Call,
-        asked: Callable,
-        arrays: Sequence[np.ndarray],
-        cotangent: np.ndarray | None,
-        wanted: Sequence[int],
-    ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """By the function that claims the gradients."""
+    def by_vjp(self, call: Call, asked: Question, views: Collection[int | str]) -> tuple[np.ndarray, list[np.ndarray]]:
+        """By the function that claims the gradients; what is in `views`, by place or COTANGENT, is given as views."""
         assert self.vjp is not None
         convert, back = lambda x: self.native.array(x, self.device), self.native.numpy
         takes = Parameters.of(self.vjp).takes
         options = {name: value for name, value in call.converted(convert).items() if takes(name)}
-        output, pullback = self.vjp(asked, *map(convert, arrays), **options)
-        if cotangent is None:
+        given = [view_of(x, convert) if i in views else convert(x) for i, x in enumerate(asked.arrays)]
+        output, pullback = self.vjp(asked.function, *given, **options)
+        if asked.cotangent is None:
             return back(output), []
-        bars = pullback(convert(cotangent))
+        turned = COTANGENT in views
+        bars = pullback(view_of(asked.cotangent, convert) if turned else convert(asked.cotangent))
         bars = bars if isinstance(bars, (tuple, list)) else (bars,)
         if len(bars) != len(call.arrays):
             raise ValueError(f"vjp: its pullback gives {len(bars)} gradients for {len(call.arrays)} arguments")
         zero = lambda i: np.zeros_like(call.arrays[i])
-        return back(output), [zero(i) if bars[i] is None else back(bars[i]) for i in wanted]
+        return back(output), [zero(i) if bars[i] is None else back(bars[i]) for i in asked.wanted]
 
     def assumed(self) -> list[str]:
         """What the report says of the way the function is asked."""

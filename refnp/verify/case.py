@@ -185,7 +185,8 @@ class Case:
     `inputs` are arrays, or functions that draw them from a generator seeded with the name of the case. `cotangent` is
     drawn if it is not given. `gradients` names the inputs with a gradient (all, unless told otherwise). `formats` names
     those of inputs that are stored in another format than the precision says: {"gain": "float32"}. A case that is
-    `made` follows from a declaration (refnp.verify.made), and a function may refuse it.
+    `made` follows from a declaration (refnp.verify.made), and a function may refuse it. `views` names those of inputs
+    that others are given as views of larger arrays.
     """
 
     layer: Layer
@@ -197,10 +198,16 @@ class Case:
     cotangent: Any = None
     formats: Mapping[str, str] = field(default_factory=dict)
     made: bool = False
+    views: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """ "layer/variant", of which there is one."""
+        return f"{self.of_numbers}, as views" if self.views else self.of_numbers
+
+    @property
+    def of_numbers(self) -> str:
+        """The name of the case that has the same numbers, of which they are drawn."""
         return f"{self.layer.name}/{self.variant}"
 
     @property
@@ -211,7 +218,7 @@ class Case:
 
     def problem(self, dtype: str) -> "Problem":
         """The case in one precision, a type or a policy: inputs rounded to it, and exact from there on."""
-        rng = np.random.default_rng(zlib.crc32(self.name.encode()))
+        rng = np.random.default_rng(zlib.crc32(self.of_numbers.encode()))
         drawn = {k: np.asarray(v(rng) if callable(v) else v, float) for k, v in self.inputs.items()}
         return Problem(self, dtype, {k: self.form(k, dtype).given(v) for k, v in drawn.items()}, rng)
 
@@ -291,7 +298,7 @@ class Problem:
         of = lambda value: value.tobytes() if isinstance(value, np.ndarray) else repr(value)
         options = tuple((name, of(value)) for name, value in sorted(self.case.options.items()))
         formats = tuple(sorted(self.case.formats.items()))
-        return self.case.layer.equation, self.case.name, self.case.gradients, self.dtype, options, formats
+        return self.case.layer.equation, self.case.of_numbers, self.case.gradients, self.dtype, options, formats
 
     @cached_property
     def blocked_bounds(self) -> dict[str, Rounded]:

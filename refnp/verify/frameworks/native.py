@@ -62,7 +62,8 @@ class Native:
     """A framework with arrays of its own. None of its functions imports it before it has to.
 
     `array(x, device)` is a NumPy array as the framework's, and `numpy(array)` the way back. `owns(thing)` says whether
-    an array or a module is the framework's; False where it is not imported. `run` answers what it is asked.
+    an array or a module is the framework's; False where it is not imported. `run` answers what it is asked. Slices are
+    views, whose strides a function may read wrongly, where the framework `has_views`.
     """
 
     name: str  # "PyTorch"
@@ -72,6 +73,7 @@ class Native:
     owns: Callable[[Any], bool]
     run: Callable[[Question], Answer]
     modules: tuple[str, ...] = ()  # parts of the package that importing it leaves out
+    has_views: bool = False
 
     def module(self) -> ModuleType:
         """The package, imported."""
@@ -318,8 +320,8 @@ def run_tinygrad(asked: Question) -> Answer:
 
 
 IS_NUMPY = lambda thing: isinstance(thing, (np.ndarray, np.generic))
-NUMPY = Native("NumPy", "numpy", numpy_array, np.asarray, IS_NUMPY, run_numpy)
-PYTORCH = Native("PyTorch", "torch", torch_array, torch_numpy, made_by("torch"), run_torch)
+NUMPY = Native("NumPy", "numpy", numpy_array, np.asarray, IS_NUMPY, run_numpy, has_views=True)
+PYTORCH = Native("PyTorch", "torch", torch_array, torch_numpy, made_by("torch"), run_torch, has_views=True)
 JAX = Native("JAX", "jax", jax_array, np.asarray, made_by("jax", "jaxlib", "flax", "equinox"), run_jax)
 MLX = Native("MLX", "mlx", mlx_array, np.array, made_by("mlx"), run_mlx, ("mlx.core", "mlx.nn"))
 PADDLE = Native("Paddle", "paddle", paddle_array, lambda tensor: tensor.numpy(), made_by("paddle"), run_paddle)

@@ -1,0 +1,71 @@
+"""Arguments as views of larger arrays: their numbers do not stand side by side in memory.
+
+A function that walks through memory without the strides of its arguments is right for whole arrays alone. So it is
+asked one case once more, where each argument is every second number, along every axis, of an array that holds each of
+them twice, and where the cotangent of a matrix is the transpose of an array.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from refnp.verify.case import Case
+from refnp.verify.frameworks.native import Answer, Question
+
+COTANGENT = "the cotangent"
+
+
+def on_views(cases: Sequence[Case]) -> Case:
+    """The plainest case of a matrix or more, or of what there is, with views."""
+
+    def order(case: Case) -> tuple[bool, int]:
+        shape = next(iter(case.problem("float64").arrays.values())).shape
+        return len(shape) < 2 or min(shape) < 2, case.variant.count(",")
+
+    plainest = min(cases, key=order)
+    return replace(plainest, views=(*plainest.inputs, COTANGENT))
+
+
+def said_of_views(names: Sequence[str]) -> str:
+    """Why what deviates does so where these are views."""
+    *first, last = names
+    are = f"{', '.join(first)} and {last} are views" if first else f"{last} is a view"
+    return f"{are} of a larger array: where the same numbers stand side by side in memory, it is right"
+
+
+def larger(x: np.ndarray) -> np.ndarray:
+    """Each number of x twice along every axis, and the last one three times."""
+    for axis, n in enumerate(x.shape):
+        x = np.repeat(x, np.where(np.arange(n) < n - 1, 2, 3), axis)
+    return x
+
+
+def within(x: np.ndarray) -> tuple[slice, ...]:
+    """Where `larger(x)` holds the numbers of x."""
+    return tuple(slice(1, 2 * n, 2) for n in x.shape)
+
+
+def view_of(x: np.ndarray, array: Callable[[np.ndarray], Any]) -> Any:
+    """The numbers of x within a larger `array` of a framework."""
+    return array(larger(x))[within(x)]
+
+
+def run_on_views(run: Callable[[Question], Answer], asked: Question, views: Collection[int | str]) -> Answer:
+    """What `run` answers where the arguments at the places in `views` are views, and COTANGENT if it is among them."""
+    if not views:
+        return run(asked)
+    places = {i: within(x) for i, x in enumerate(asked.arrays) if i in views}
+    own = lambda i, x: x[places[i]] if i in places else x
+    turned = COTANGENT in views and asked.cotangent is not None and np.ndim(asked.cotangent) > 1
+
+    def function(*given: Any) -> Any:
+        y = asked.function(*(own(i, x) for i, x in enumerate(given)))
+        return y.mT if turned and y.ndim > 1 else y
+
+    arrays = [larger(x) if i in places else x for i, x in enumerate(asked.arrays)]
+    cotangent = np.array(asked.cotangent.mT, order="C") if turned else asked.cotangent  # type: ignore[union-attr]
+    output, gradients = run(replace(asked, function=function, arrays=arrays, cotangent=cotangent))
+    output = output.mT if turned and output.ndim > 1 else output
+    return output, [own(i, gradient) for i, gradient in zip(asked.wanted, gradients, strict=False)]
