@@ -18,6 +18,7 @@ from numpy.typing import DTypeLike
 from gradcheck import Exact
 from refnp.autograd import vjp
 from refnp.layers.module import Module
+from refnp.numbers.arrays import larger, within
 from refnp.numbers.exact import Number
 from refnp.numbers.parts import Parts, with_parts
 from refnp.numbers.precision import Policy, policy
@@ -220,7 +221,9 @@ class Case:
         """The case in one precision, a type or a policy: inputs rounded to it, and exact from there on."""
         rng = np.random.default_rng(zlib.crc32(self.of_numbers.encode()))
         drawn = {k: np.asarray(v(rng) if callable(v) else v, float) for k, v in self.inputs.items()}
-        return Problem(self, dtype, {k: self.form(k, dtype).given(v) for k, v in drawn.items()}, rng)
+        given = {k: self.form(k, dtype).given(v) for k, v in drawn.items()}
+        views = {k: larger(given[k])[within(given[k])] for k in given if k in self.views}
+        return Problem(self, dtype, given | views, rng)
 
     def form(self, name: str, dtype: str) -> Policy:
         """Where an input is stored: in a format of its own, or as the precision says."""

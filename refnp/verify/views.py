@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.numbers.arrays import larger, within
 from refnp.verify.case import Case
 from refnp.verify.frameworks.native import Answer, Question
 
@@ -33,18 +34,6 @@ def said_of_views(names: Sequence[str]) -> str:
     *first, last = names
     are = f"{', '.join(first)} and {last} are views" if first else f"{last} is a view"
     return f"{are} of a larger array: where the same numbers stand side by side in memory, it is right"
-
-
-def larger(x: np.ndarray) -> np.ndarray:
-    """Each number of x twice along every axis, and the last one three times."""
-    for axis, n in enumerate(x.shape):
-        x = np.repeat(x, np.where(np.arange(n) < n - 1, 2, 3), axis)
-    return x
-
-
-def within(x: np.ndarray) -> tuple[slice, ...]:
-    """Where `larger(x)` holds the numbers of x."""
-    return tuple(slice(1, 2 * n, 2) for n in x.shape)
 
 
 def view_of(x: np.ndarray, array: Callable[[np.ndarray], Any]) -> Any:
