@@ -16,6 +16,7 @@ from refnp.symmetry.claim import FLOATS, dtype_name, roundoff
 from refnp.symmetry.evaluation import same
 
 MOST_PRINTED = 200  # larger arrays are not printed
+ALONE = 1000  # times as many u as in finer precisions are not made by rounding
 PLAIN = {np.dtype(np.float64), np.dtype(np.int64), np.dtype(bool)}  # what np.array makes of Python numbers
 
 
@@ -172,6 +173,11 @@ class Verdict:
             raise SymmetryError(str(self))
         return self
 
+    def _units(self) -> dict[str, float]:
+        """The largest discrepancies in unit roundoffs of their precision."""
+        u = {dtype_name(dtype): roundoff(dtype) for dtype in FLOATS}
+        return {name: value / u[name] for name, value in self.relative.items()}
+
     def _so_far(self) -> str:
         """How far a precision coarser than float64 lets one say that a claim holds."""
         if not self.holds or not self.precision:
@@ -193,9 +199,12 @@ class Verdict:
         if counts.refused:
             lines.append(f"  {counts.refused} inputs were refused by f")
         if self.relative and self.outcome != "fails":
-            u = {dtype_name(dtype): roundoff(dtype) for dtype in FLOATS}
-            steps = ", ".join(f"{name} {value:.1e} ({value / u[name]:.2g} u)" for name, value in self.relative.items())
+            units = self._units()
+            steps = ", ".join(f"{name} {value:.1e} ({units[name]:.2g} u)" for name, value in self.relative.items())
             lines.append(f"  largest discrepancy over the output: {steps}")
+            (name, most), *finer = units.items()
+            if finer and most > ALONE * max(1.0, *(less for _, less in finer)):
+                lines.append(f"  so many u are no rounding: what f computes in {name} alone is not judged")
         if self.outcome != "fails" and counts.pairs:
             but = f", but for {counts.unresolved} pairs where rounding is too large" if counts.unresolved else ""
             seen = f"a violation above {self.resolution:.1e} of the output would have been seen{but}"

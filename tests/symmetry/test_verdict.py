@@ -69,6 +69,12 @@ def test_the_report_of_a_claim_that_holds():
     assert verdict.digits > 15
 
 
+def test_what_is_computed_in_float32_alone_is_said_not_to_be_judged():
+    only = lambda x: x + (1e-3 * x.cumsum(0) if x.dtype == np.float32 else 0)
+    said = [str(search(equivariant(of, Permute("x"), Permute()), f.vector, sizes={"n": (3,)})) for of in (only, np.exp)]
+    assert ["what f computes in float32 alone is not judged" in text for text in said] == [True, False]
+
+
 def test_a_verdict_is_required(refuted):
     assert refuted.require("fails") is refuted
     assert refuted.fails
