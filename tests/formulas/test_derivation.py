@@ -46,6 +46,12 @@ def test_the_steps_that_are_printed_give_the_gradient(name):
             np.testing.assert_allclose(value, summed, rtol=1e-11, atol=1e-12)
 
 
+def test_a_step_names_the_rules_that_it_follows():
+    lines = derive(layers.layer_norm).text.splitlines()
+    (of_root,) = (line for line in lines if "x̂: linear" in line)
+    assert of_root.endswith("s: √a′ = 1/(2√a), power 2")
+
+
 @page("x (..., n) → (..., n)")
 def wrong_square(x):
     """y = x², with a gradient that is half of what it should be."""
