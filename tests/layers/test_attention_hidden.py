@@ -287,12 +287,14 @@ def test_what_no_query_may_attend_to_reaches_no_weight_of_a_projection(junk, per
     """The gradient of a weight is a sum over all rows, and 0 times NaN is NaN."""
     rng = np.random.default_rng(0)
     query, key = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 5, 4))
-    mask = np.broadcast_to(np.arange(5) < 3, (2, 2, 3, 5) if per_head else (2, 3, 5))
-    spoilt = np.where(np.arange(5)[:, None] < 3, key, junk)
+    length = np.array([[2, 3], [2, 2]]) if per_head else np.array([3, 2])  # how many keys are seen, of a batch and head
+    mask = np.broadcast_to(np.arange(5) < length[..., None, None], (*length.shape, 3, 5))
+    seen = np.arange(5)[:, None] < np.array([3, 2])[:, None, None]
+    spoilt = np.where(seen, key, junk)
     attend = MultiHeadAttention(4, 2, rng=rng)
     found = [
         ad.vjp(lambda p, q, k: attend.bind(p)(q, k, mask=mask, per_head=per_head), attend.state_dict(), query, k)
-        for k in (np.where(np.arange(5)[:, None] < 3, key, 0), spoilt)
+        for k in (np.where(seen, key, 0), spoilt)
     ]
     (clean, of_clean), (value, of_value) = found
     assert_same_bits(value, clean)

@@ -154,6 +154,12 @@ def test_what_is_flushed_and_what_is_fused():
     assert compute(dot, fused, [x, y])[0] == np.float32(-(2.0**-26))
 
 
+def test_elementary_functions_are_off_by_units_in_the_last_place_and_0_and_infinity_are_not():
+    off = Implementation("", np.float32, ways.in_sequence, ulps=3)
+    exact_ones = np.array([0, 1, np.inf], np.float32)
+    np.testing.assert_array_equal(off.moved(exact_ones), [0, 1 + 3 * np.spacing(np.float32(1)), np.inf])
+
+
 def test_an_overflow_is_told():
     by = Implementation("", np.float32, ways.in_sequence)
     with pytest.raises(FloatingPointError):
