@@ -43,7 +43,7 @@ from refnp.verify.modules import (
 )
 from refnp.verify.parameters import Parameters
 from refnp.verify.record import DTYPES
-from refnp.verify.views import COTANGENT, on_views, run_on_views, said_of_views, view_of
+from refnp.verify.views import COTANGENT, run_on_views, said_of_views, view_of
 
 NO_KERNEL = re.compile(r"(not implemented for|not support\w*|unsupported)\W.*(Half|BFloat16|Float8|float16|precision)")
 BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError, RecursionError)  # no refusals
@@ -97,8 +97,7 @@ class Asked:
             for name in SAID_BY_NAME.get(case.layer.name, ())
         ]
         self.binding = Binding(self.who, taken, named, arguments, inside, stated, also, order, own)
-        follow = made(lambda name: self.binding.takes(name) and name not in stated)
-        self.table = [*self.cases, *follow, on_views(follow or self.cases)]
+        self.table = [*self.cases, *made(lambda name: self.binding.takes(name) and name not in stated)]
         self.cases = self.of_own_sizes(layouts)
         self.formats = checked_formats("judge", formats, self.layer.name, self.binding.arrays)
         self.chosen = lambda cases: [replace(case, formats=self.formats) for case in chosen(cases, only, skip)]

@@ -37,6 +37,7 @@ from refnp.verify.modules import is_plain, made_with, of_classes, statistics_of
 from refnp.verify.parameters import Parameters
 from refnp.verify.record import DTYPES
 from refnp.verify.signatures import CALLED, Meant, as_refnp_writes, known, nearest, root, words
+from refnp.verify.views import on_views
 
 OF_AXES = r"too many indices|tuple index out of range|axis -?\d+ is out of bounds"  # what Python and NumPy say of them
 FEW = 12  # cases, of which two are to hold in a layout
@@ -125,11 +126,11 @@ def judge(
         return with_options(of_classes(cases, *classes) if len(classes) == 1 else cases, stated)
 
     def made_for(takes: Callable[[str], bool]) -> list[Case]:
-        if every is not None:
+        if every is not None or equations.is_equation(name):
             return []
         own = [case for case in named if case.layer.name == named[0].layer.name]
-        called = (one for one in (name, name_of(function)) if isinstance(one, str))  # an equation has no name
-        return fitted(suited(made_cases(own[0].layer, own, takes), meant, [named[0]], *called))
+        follow = suited(made_cases(own[0].layer, own, takes), meant, [named[0]], name, name_of(function))
+        return fitted([*follow, on_views(follow or own)])
 
     asked = Asked(
         function,
