@@ -439,7 +439,8 @@ class Asked:
         cotangent = form.typed(np.array(call.output.there(problem.cotangent), order="C")) if wanted else None
         try:
             question = Question(asked, arrays, cotangent, wanted, self.device)
-            views = {call.names.index(name) if name in call.names else name for name in problem.case.views}
+            passed = [name for name in problem.case.views if name not in call.binding.inside]  # a module's are no views
+            views = {call.names.index(name) if name in call.names else name for name in passed}
             if self.vjp is not None:
                 output, gradients = self.by_vjp(call, question, views)
             else:

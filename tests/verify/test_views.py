@@ -81,6 +81,18 @@ def test_a_gradient_of_ones_own_is_given_views_too():
     assert cause.says.startswith("the cotangent is a view"), cause.says
 
 
+def test_parameters_of_a_module_are_no_views():
+    torch = pytest.importorskip("torch")
+    side_by_side = lambda x: torch.as_strided(x, x.shape, torch.empty(x.shape).stride())
+
+    class Linear(torch.nn.Linear):
+        def forward(self, x):
+            assert self.weight.is_contiguous()
+            return torch.nn.functional.linear(x, side_by_side(self.weight), self.bias)
+
+    assert refnp.judge("linear", Linear(5, 3), gradients=True).holds
+
+
 def test_pytorchs_gradients_of_views():
     torch = pytest.importorskip("torch")
     side_by_side = lambda x: torch.empty(x.shape).stride()
