@@ -21,6 +21,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from numpy.typing import DTypeLike
 
+from gradcheck import precision
 from refnp.autograd import Array, ArrayLike
 from refnp.autograd.errors import shown
 from refnp.symmetry.actions import Action, Arrays, Element, Names, Product, Trivial
@@ -42,7 +43,7 @@ FLOATS: tuple[DType, ...] = (np.dtype(np.float32), np.dtype(np.float64)) + (
 
 def roundoff(dtype: DTypeLike) -> float:
     """u of a real or complex floating dtype; 0 for whole numbers and booleans, which do not round."""
-    return float(np.finfo(np.dtype(dtype)).eps) / 2 if np.dtype(dtype).kind in "fc" else 0.0
+    return precision.roundoff(dtype) if np.dtype(dtype).kind in "fc" else 0.0
 
 
 def dtype_name(dtype: DTypeLike) -> str:
