@@ -253,7 +253,7 @@ JUMPS = {  # where, the slope beside it, and whether the complex step is taken
     "a little": (lambda x: np.where(x.real > 0, x + 1e-2, x), 0.0, 1.0),
     "at a number": (lambda x: np.where(x == 0, 5.0, x), 0.0, 1.0),
     "with other slopes": (lambda x: np.where(np.abs(x.real) > 1, x, 0 * x), 1.0, 0.0),
-    "as floor": (np.floor, 1.0, 0.0),
+    "as floor": (lambda x: np.floor(x), 1.0, 0.0),
     "as floor of the real part": (lambda x: np.floor(x.real) + 0 * x, 1.0, 0.0),
     "as sign": (lambda x: np.sign(x.real) + 0 * x, 0.0, 0.0),
 }
