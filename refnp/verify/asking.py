@@ -29,7 +29,7 @@ from refnp.verify.findings import REFUSES, Report, first_line
 from refnp.verify.foreign import ForeignError, in_child, is_foreign
 from refnp.verify.frameworks import PAGES, inspection, module_parameters
 from refnp.verify.frameworks.native import NUMPY, Native, Question
-from refnp.verify.judge import CONVENTION, DEVIATES, Judgement, Key, failed, judged, matches
+from refnp.verify.judge import CONVENTION, DEVIATES, WITHIN, Judgement, Key, failed, judged, matches
 from refnp.verify.layer_names import SAID_BY_NAME
 from refnp.verify.modules import (
     OF_ROWS,
@@ -315,22 +315,25 @@ class Asked:
 
     def with_views_named(self, rows: list[Judgement], report: Report) -> list[Judgement]:
         """The rows, and which views make those deviate of which the same numbers in arrays of their own do not."""
-        wrong = {row.key for row in rows if row.verdict == DEVIATES}
+        verdicts = {row.key: row.verdict for row in rows}
         why: dict[Key, str] = {}
         for problem, answer in report.answers:
-            case, dtype = problem.case, problem.dtype
-            found = [(case.name, dtype, quantity) for quantity in answer if (case.name, dtype, quantity) in wrong]
-            if case.views and found and not any((case.of_numbers, *key[1:]) in wrong for key in found):
+            case = problem.case
+            keys = [(case.name, problem.dtype, quantity) for quantity in answer]
+            found = [key for key in keys if verdicts.get(key) == DEVIATES]
+            if case.views and found and all(verdicts.get((case.of_numbers, *key[1:])) == WITHIN for key in found):
                 own = [name for name in case.views if self.deviates_on(problem, name)] or case.views
-                said = said_of_views(own)
-                why |= dict.fromkeys(found, said)
+                why |= dict.fromkeys(found, said_of_views(own))
         return [replace(row, why=why.get(row.key, row.why)) for row in rows]
 
     def deviates_on(self, problem: Problem, view: str) -> bool:
-        """Whether anything is wrong where this one alone is a view."""
+        """Whether anything is wrong where this one alone is a view; where it is refused, nothing is known."""
         alone = replace(problem.case, views=(view,)).problem(problem.dtype)
         alone.bounds  # noqa: B018  # with which the cotangent is drawn
-        answer, _ = self.answer(alone)
+        try:
+            answer, _ = self.answer(alone)
+        except Exception:  # whatever it is, it is no answer
+            return False
         rows = judged(alone, answer, alone.reference(), self.who, self.version)
         return any(row.verdict == DEVIATES for row in rows)
 

@@ -46,6 +46,22 @@ def test_what_reads_memory_alone_is_named():
     assert refnp.judge("softmax", lambda x: softmax(from_memory(x)), skip="*as views").holds
 
 
+def test_what_is_wrong_of_any_numbers_or_not_asked_is_not_called_right():
+    wrong = lambda x: softmax(from_memory(x)) + 0.1
+    for only in (FIRST, "*as views"):
+        assert "side by side" not in str(refnp.judge("softmax", wrong, only=only))
+
+
+def test_a_view_that_is_refused_beside_others_that_are_no_views_ends_no_report():
+    def mixed(query, key, value):
+        if key.flags.c_contiguous and not value.flags.c_contiguous:
+            raise RuntimeError("value must lie as key does")
+        return softmax(query @ from_memory(key).swapaxes(-1, -2) / query.shape[-1] ** 0.5) @ value
+
+    (cause,) = refnp.judge("attention", mixed).causes
+    assert cause.says.startswith("key is a view"), cause.says
+
+
 def test_rows_that_are_walked_by_a_stride_of_their_own_are_not_enough():
     """The last axis is walked without its stride, as many kernels do, all others by theirs."""
     rows = lambda x: np.lib.stride_tricks.as_strided(x, x.shape, (*x.strides[:-1], x.itemsize)) if x.ndim else x
