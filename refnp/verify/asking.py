@@ -322,9 +322,15 @@ class Asked:
             keys = [(case.name, problem.dtype, quantity) for quantity in answer]
             found = [key for key in keys if verdicts.get(key) == DEVIATES]
             if case.views and found and all(verdicts.get((case.of_numbers, *key[1:])) == WITHIN for key in found):
-                own = [name for name in case.views if self.deviates_on(problem, name)] or case.views
+                given = self.views_of(case)
+                own = [name for name in given if self.deviates_on(problem, name)] or given
                 why |= dict.fromkeys(found, said_of_views(own))
         return [replace(row, why=why.get(row.key, row.why)) for row in rows]
+
+    def views_of(self, case: Case) -> list[str]:
+        """What is given as a view: parameters are as a module keeps them, and without gradients is no cotangent."""
+        own = [name for name in case.views if name not in self.binding.inside]
+        return [name for name in own if name != COTANGENT or len(case.quantities) > 1]
 
     def deviates_on(self, problem: Problem, view: str) -> bool:
         """Whether anything is wrong where this one alone is a view; where it is refused, nothing is known."""
@@ -442,8 +448,8 @@ class Asked:
         cotangent = form.typed(np.array(call.output.there(problem.cotangent), order="C")) if wanted else None
         try:
             question = Question(asked, arrays, cotangent, wanted, self.device)
-            passed = [name for name in problem.case.views if name not in call.binding.inside]  # a module's are no views
-            views = {call.names.index(name) if name in call.names else name for name in passed}
+            given = self.views_of(problem.case)
+            views = {call.names.index(name) if name in call.names else name for name in given}
             if self.vjp is not None:
                 output, gradients = self.by_vjp(call, question, views)
             else:

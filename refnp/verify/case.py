@@ -186,8 +186,8 @@ class Case:
     `inputs` are arrays, or functions that draw them from a generator seeded with the name of the case. `cotangent` is
     drawn if it is not given. `gradients` names the inputs with a gradient (all, unless told otherwise). `formats` names
     those of inputs that are stored in another format than the precision says: {"gain": "float32"}. A case that is
-    `made` follows from a declaration (refnp.verify.made), and a function may refuse it. `views` names those of inputs
-    that others are given as views of larger arrays.
+    `made` follows from a declaration (refnp.verify.made), and a function may refuse it. `views` names what is given as
+    a view of a larger array (refnp.verify.views): inputs, and the cotangent.
     """
 
     layer: Layer
