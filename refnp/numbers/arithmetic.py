@@ -41,7 +41,10 @@ class Arithmetic(NamedTuple):
     largest: np.longdouble = WIDE(np.inf)  # beyond it, nothing is known
 
     def growth(self, roundings: Any) -> Any:
-        """((1 + u)ⁿ − 1)/u: n roundings one after the other, in units of u."""
+        """((1 + u)ⁿ − 1)/u: n roundings one after the other, in units of u; once where n is one number everywhere."""
+        n = np.asarray(roundings)
+        if n.size > 1 and (n == n.flat[0]).all():
+            return np.broadcast_to(self.growth(n.flat[0]), n.shape)
         return np.expm1(roundings * np.log1p(self.u)) / self.u
 
 

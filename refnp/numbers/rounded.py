@@ -74,7 +74,7 @@ class Rounded(OfArrays):
     @property
     def off(self) -> Any:
         """δ = u·e + η·l, how far the computed value may be from the exact one; 0 where no arithmetic is judged."""
-        return _off(self.error, self.lost, self.arithmetic)
+        return np.broadcast_to(_off(self.error, self.lost, self.arithmetic), self.shape)
 
     @property
     def is_exact_zero(self) -> Any:
@@ -89,7 +89,7 @@ class Rounded(OfArrays):
 
     def __add__(self, other: Any) -> "Rounded":
         x, y, judged = _joined(self, other)
-        z = _computed(x.value + y.value, x.error + y.error, x.lost + y.lost, judged)
+        z = _computed(x.value + y.value, _one(x.error) + _one(y.error), _one(x.lost) + _one(y.lost), judged)
         if z.value.dtype == object:
             return z
         for one, other in ((x, y), (y, x)):
@@ -134,7 +134,7 @@ class Rounded(OfArrays):
             return Rounded(z, x.error, x.lost, judged)
         off = y.off
         slope, size = inverse(np.abs(y.value), off), np.abs(z)
-        error, lost = x.error + times(size, y.error), x.lost + times(size, y.lost)
+        error, lost = _one(x.error) + times(size, y.error), _one(x.lost) + times(size, y.lost)
         error = unknown_where((off > 0) & np.isinf(slope), times(slope, error))  # 0/0 is NaN
         return _computed(z, error, times(slope, lost), judged)._without_loss(lambda: x.is_exact_zero & (y.value != 0))
 
@@ -440,6 +440,9 @@ def growth(roundings: Any, judged: Arithmetic | None) -> Any:
 
 def times(factor: np.ndarray, error: np.ndarray) -> np.ndarray:
     """factor · error, where no error is no error even beside an infinite factor; ∞ where nothing is known."""
+    error = _one(error)
+    if not np.ndim(error) and error == 0:
+        return error
     with np.errstate(invalid="ignore"):
         product = factor * error
     unknown = np.isnan(product)
@@ -472,12 +475,14 @@ def _shaped(values: Any, shape: tuple[int, ...]) -> np.ndarray:
     return values if values.shape == shape else np.broadcast_to(values, shape)
 
 
+def _one(values: Any) -> Any:
+    """The one number of an array that holds it everywhere, as the errors of inputs are: sums of it are one sum."""
+    values = np.asarray(values)
+    return values if not values.size or any(values.strides) else values[(0,) * values.ndim]
+
+
 def _off(error: Any, lost: Any, judged: Arithmetic | None) -> Any:
-    if judged is None:
-        return 0
-    off = judged.u * error
-    off += judged.smallest * lost  # in place: arrays of a million take longer to allocate than to add
-    return off
+    return 0 if judged is None else judged.u * _one(error) + judged.smallest * _one(lost)
 
 
 def _computed(value: np.ndarray, error: Any, lost: Any, judged: Arithmetic | None, units: int = 1) -> Rounded:
@@ -489,7 +494,7 @@ def _computed(value: np.ndarray, error: Any, lost: Any, judged: Arithmetic | Non
     if units != 1:
         own *= units
     own += error
-    return stored(value, own, lost + 1, judged)
+    return stored(value, own, _one(lost) + 1, judged)
 
 
 def _factor(x: Rounded, judged: Arithmetic | None) -> Rounded:

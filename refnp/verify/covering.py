@@ -40,13 +40,15 @@ def covering(
     """Draw rows of places of values, such that every value stands in one; what is in no row is given up.
 
     First stand the rows that are `wanted`, in which the rest is at its default, if they can be drawn so. Then every
-    value of an option stands alone in one; every other value in one in which options have their defaults; and every
-    two of options in one, all of them together where these are few.
+    value of an option stands alone in one, and so do every two of them, the first beside the default of each; every
+    other value in one in which options have their defaults; and every two of options in one, all of them together
+    where these are few.
     """
     optional = [i for i, factor in enumerate(factors) if factor.option]
     paired = [i for i, factor in enumerate(factors) if factor.option or factor.paired]
     places = {i: [(i, a) for a in range(len(factor.values))] for i, factor in enumerate(factors)}
-    alone = {(one,) for i in optional for one in places[i]}
+    alone: set[Row] = {(one,) for i in optional for one in places[i]}
+    alone |= {((i, 1), (j, 1)) for i, j in itertools.combinations(optional, 2)}
     for seed in ((), *sorted(wanted | alone)):
         row = whole(seed, factors)
         if not draw(row) and seed not in alone:

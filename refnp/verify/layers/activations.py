@@ -116,7 +116,6 @@ GELU = of_page(
 )
 LAYERS = (RELU, LEAKY_RELU, ELU, SIGMOID, SILU, SOFTPLUS, GELU)
 TAILS = np.array([-9.0, -5.0, -0.5, -1e-8, 1e-8, 0.5, 6.0, 9.0])
-PIECEWISE_LINEAR = (RELU, LEAKY_RELU)  # no second derivatives
 
 
 GELU_TAIL = KnownDefect(
