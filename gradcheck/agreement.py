@@ -12,6 +12,9 @@ Where that gives fewer digits than are asked, the gradient may be wrong, or term
 the key bias of an attention, whose gradient is 0 and is computed as a rounding error of 1e-17. The two are told apart
 by computing both sides once more in a wider precision: a rounding error shrinks with the unit roundoff, a wrong
 gradient stays. An element passes if it has the digits there, or if the difference shrank as a rounding error would.
+But a claim may be right in the wider precision alone, and wrong in that of the arguments. Rounding errors are others at
+numbers beside x, and for a cotangent in two parts; so a difference that is larger than some roundings of the terms must
+change there, or the derivative must.
 
 Nothing can be said of an element that is itself below the rounding error of f in the widest precision, 64u Σ|uᵢyᵢ|
 for a step as large as x; with an x87 longdouble that is 3e-18 of f. The complex step has digits there, but nothing
@@ -36,6 +39,7 @@ import numpy as np
 from gradcheck.precision import SAFETY, Array, DType, dtype_name, roundoff
 
 LARGEST_ERROR_IF_COARSE = 2.0**-6  # of a derivative of an f that has few digits itself: it must keep two
+STEADY = 16 * SAFETY  # roundings of the terms, or of f: where 1 + e⁻³⁰ is rounded, the error is the same beside x too
 LARGEST_ERROR = 1e-6  # a numerical derivative with a larger relative error than this is no evidence
 
 
@@ -93,7 +97,9 @@ class Comparison:
         return Comparison(self.dtype, *(field[chosen] for field in fields), self.noise)  # type: ignore[call-arg]
 
 
-Repeat = Callable[[list[int]], "tuple[Comparison, Repeat] | None"]
+Claims = tuple[Array, Array]  # in the precision of the claim and in a wider one, (points, rows, K), at x first
+Beside = Callable[[list[int]], Claims]
+Repeat = Callable[[list[int]], "tuple[Comparison, Repeat, Beside] | None"]
 Moved = Callable[[list[int]], Array]
 
 
@@ -101,7 +107,8 @@ Moved = Callable[[list[int]], Array]
 class Agreement:
     """Digits of agreement and what they mean, all (V, K): which comparisons `passed`, which of these for a reason other
     than their digits, by `rounding`, as the wider precision shows, or `below` what f rounds to in it, or because
-    differences are `limited` in what they resolve; and which are `unknown`, because nothing is resolved."""
+    differences are `limited` in what they resolve; which are `unknown`, because nothing is resolved; and which fail
+    though they are right in the wider precision, by a `steady` difference that is no rounding."""
 
     digits: Array
     passed: Array
@@ -109,6 +116,7 @@ class Agreement:
     below: Array
     limited: Array
     unknown: Array
+    steady: Array
 
     @property
     def failed(self) -> Array:
@@ -152,7 +160,8 @@ def judge(
     """Digits and verdict for every comparison.
 
     `repeat(rows)` computes some rows again in the next wider precision and returns them with the `repeat` of those
-    rows, or None where there is no wider precision; then `floor` allows rounding errors of f, and `moved(rows)` says
+    rows, and what gives the claims of some of them in both precisions, at x, beside it, and for cotangents in two
+    parts; or None where there is no wider precision; then `floor` allows rounding errors of f, and `moved(rows)` says
     how far a rounding of x moves the numerical derivatives.
     """
     difference, largest = narrow.difference, np.maximum(narrow.terms, narrow.expected)
@@ -162,9 +171,9 @@ def judge(
     digits, passed = np.where(limited & ~narrow.coarse, at_scale, digits), passed | limited
 
     short = ~passed & np.isfinite(narrow.claimed) & (np.isfinite(narrow.numeric) | np.isposinf(narrow.error))
-    rounding, below, unknown = np.zeros_like(short), np.zeros_like(short), np.zeros_like(short)
+    rounding, below, unknown, steady = (np.zeros_like(short) for _ in range(4))
     if not short.any():
-        return Agreement(digits, passed, rounding, below, limited, unknown)
+        return Agreement(digits, passed, rounding, below, limited, unknown, steady)
     rows = [int(row) for row in np.flatnonzero(short.any(axis=1))]
     repeated, better = repeat(rows), at_scale.copy()
     if repeated is None:
@@ -175,15 +184,30 @@ def judge(
             rows = [int(row) for row in np.flatnonzero(left.any(axis=1))]
             unknown[rows] |= left[rows] & (difference[rows] <= SAFETY * moved(rows))
     else:
-        wide, further = repeated
+        wide, further, beside = repeated
         at_wide = judge(wide, asked, further, floor=wide.dtype == np.float64)
         shrank, under = _shrank(narrow.rows(rows), wide), _below_rounding(narrow.rows(rows), wide)
-        rounding[rows] = short[rows] & (shrank | (at_wide.passed & ~at_wide.below))
-        below[rows] = short[rows] & ~rounding[rows] & (at_wide.below | under)
+        by_wide = shrank | at_wide.passed | under
+        large = short[rows] & by_wide & (difference[rows] > STEADY * roundoff(narrow.dtype) * largest[rows])
+        if (some := np.flatnonzero(large.any(axis=1))).size:
+            steady[np.array(rows)[some]] = large[some] & _is_steady(*beside([int(row) for row in some]))
+            by_wide &= ~steady[rows]
+        rounding[rows] = short[rows] & by_wide & (shrank | (at_wide.passed & ~at_wide.below))
+        below[rows] = short[rows] & by_wide & ~rounding[rows] & (at_wide.below | under)
         unknown[rows] = short[rows] & ~(rounding | below)[rows] & at_wide.unknown & narrow.rows(rows).is_within_error
         better[rows] = np.where(shrank | under, at_scale[rows], at_wide.digits)
     digits = np.where(rounding | below, np.maximum(better, digits), digits)
-    return Agreement(digits, passed | rounding | below, rounding, below, limited, unknown)
+    return Agreement(digits, passed | rounding | below, rounding, below, limited, unknown, steady)
+
+
+def _is_steady(narrow: Array, wide: Array) -> Array:
+    """Where (rows, K) claims differ from those in a wider precision by an amount that hardly changes, nor do they.
+
+    Shapes: claims (points, rows, K), those at x first.
+    """
+    off = narrow - wide
+    changes = np.abs(off[1:] - off[0]) + np.abs(wide[1:] - wide[0])
+    return np.abs(off[0]) > 16 * changes.max(axis=(0, 2))[:, None]
 
 
 def _shrank(narrow: Comparison, wide: Comparison) -> Array:
@@ -214,6 +238,11 @@ def remarks_on(agreements: list[Agreement], dtype: DType) -> tuple[str, ...]:
         remarks.append(
             f"{rounding} comparisons have fewer digits in {dtype_name(dtype)}, but only by rounding: terms "
             "cancel, and the difference vanishes in a wider precision"
+        )
+    if steady := sum(int(agreement.steady.sum()) for agreement in agreements):
+        remarks.append(
+            f"{steady} comparisons disagree in {dtype_name(dtype)} alone: in a wider precision the claim is right, and "
+            "what it is off by is no rounding, for it does not change at numbers beside these"
         )
     if below := sum(int(agreement.below.sum()) for agreement in agreements):
         remarks.append(f"{below} comparisons were not judged: the difference is below a rounding of f")

@@ -21,7 +21,7 @@ from functools import partial
 
 import numpy as np
 
-from gradcheck.agreement import Comparison, Repeat, judge, remarks_on
+from gradcheck.agreement import Beside, Claims, Comparison, Repeat, judge, remarks_on
 from gradcheck.flat import ClaimedGradient, FlatFunction
 from gradcheck.numerical import Method
 from gradcheck.precision import Array, dtype_name, roundoff, wider
@@ -129,13 +129,23 @@ def noise_beside_f(problem: FlatFunction, method: Method, cotangents: Array) -> 
     within, u = problem.within, np.abs(cotangents)
     if method.name == "complex step":
         return np.zeros(len(u))
-    return u @ (problem.noise(method.precision).relative * within) / np.maximum(u @ within, 1e-300)
+    return u @ problem.noise(method.precision).at(problem.y) / np.maximum(u @ within, 1e-300)
 
 
-def rounded_once_more(x: Array) -> list[Array]:
-    """Points beside x, each number another one by a rounding or the same, at random: f may not see one of them."""
+def rounded_once_more(x: Array, size: Array) -> list[Array]:
+    """Points beside x, each number another one by a rounding or the same, at random: f may not see one of them.
+
+    Zeros move by a rounding of the `size` (n,) of their array.
+    """
     rng, u = np.random.default_rng(0), roundoff(x.dtype)
-    return [x * (1 + 2 * u * rng.integers(-1, 2, x.shape)).astype(x.dtype) for _ in range(4)]
+    size = np.where(x == 0, size, np.abs(x))
+    return [x + (2 * u * rng.integers(-1, 2, x.shape) * size).astype(x.dtype) for _ in range(4)]
+
+
+def in_two_parts(u: Array) -> tuple[Array, Array]:
+    """A cotangent as the sum of two, neither of which has zeros; multiples of 2⁻²¹, as exact as it is."""
+    part = u / 2 + np.random.default_rng(0).integers(1, 2**17, u.shape) / 2.0**20
+    return part, u - part
 
 
 class FirstOrder:
@@ -145,7 +155,7 @@ class FirstOrder:
     """
 
     def __init__(self, claim: ClaimedGradient, method: Method, cotangents: Array, x: Array | None = None):
-        self.problem, self.claim, self.method, self.cotangents = claim.problem, claim, method, cotangents
+        self.problem, self.claim, self.method, self.cotangents, self.x = claim.problem, claim, method, cotangents, x
         self.gradients = np.stack([claim(u, x) for u in cotangents])
         self.dtype = self.problem.dtype if x is None else x.dtype
 
@@ -166,7 +176,7 @@ class FirstOrder:
         noise = noise_beside_f(self.problem, self.method, self.cotangents)
         return Comparison(self.dtype, *columns, noise)  # type: ignore[call-arg]
 
-    def repeat(self, directions: Sequence[Direction], rows: list[int]) -> tuple[Comparison, Repeat] | None:
+    def repeat(self, directions: Sequence[Direction], rows: list[int]) -> tuple[Comparison, Repeat, Beside] | None:
         """The `repeat` of `judge`: the directions of these rows, with both sides in the next wider precision.
 
         None where f or the claim does not compute in it.
@@ -180,14 +190,29 @@ class FirstOrder:
                 return None
         there = FirstOrder(self.claim, method, self.cotangents, self.problem.x.astype(wide))
         chosen = [directions[row] for row in rows]
-        return there.along(chosen), partial(there.repeat, chosen)
+        return there.along(chosen), partial(there.repeat, chosen), partial(self.beside, there, chosen)
+
+    def beside(self, there: "FirstOrder", directions: Sequence[Direction], rows: list[int]) -> Claims:
+        """The claims along some of the directions, here and `there`: at x, a rounding away, and in two parts at x."""
+        points = rounded_once_more(self.problem.x.astype(self.dtype), self.problem.size)
+        v = np.stack([directions[row].vector(self.problem.x.size) for row in rows], axis=1).astype(there.dtype)
+
+        def along(one: FirstOrder, points: Sequence[Array], own: bool) -> Array:
+            moved = (np.stack([self.claim(u, x, own=own) for u in self.cotangents]) for x in points)
+            return (np.stack([one.gradients, *moved, one.of_two_parts()]).astype(there.dtype) @ v).mT
+
+        return along(self, points, self.x is None), along(there, [x.astype(there.dtype) for x in points], False)
+
+    def of_two_parts(self) -> Array:
+        """The gradients (K, n), each as the sum of those for two parts of its cotangent."""
+        return np.stack([np.sum([self.claim(v, self.x) for v in in_two_parts(u)], axis=0) for u in self.cotangents])
 
     def moved(self, directions: Sequence[Direction], rows: list[int]) -> Array:
         """How far a rounding of x moves the numerical derivatives of these rows (rows, K)."""
         x, n = self.problem.x, self.problem.x.size
         here, *others = (
             np.array([self.cotangents @ self.method(self.problem, at, directions[row].vector(n))[0] for row in rows])
-            for at in (x, *rounded_once_more(x))
+            for at in (x, *rounded_once_more(x, self.problem.size))
         )
         return np.max([np.abs(other - here) for other in others], axis=0)
 

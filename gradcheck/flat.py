@@ -141,14 +141,17 @@ class FlatFunction:
         value = self.y if value is None else value
         return float(np.sqrt(max(roundoff(value.dtype), roundoff(y.dtype))) * np.max(np.abs(value), initial=0.0))
 
-    def args(self, x: Array | None = None) -> tuple:
-        """The arguments with x in place of the differentiated arrays, or as given; copies, for f may write in them."""
-        if x is not None and self.narrow and x.dtype.kind == "f":
-            new = {leaf.path: x[leaf.start : leaf.stop].reshape(leaf.shape).astype(leaf.dtype) for leaf in self.leaves}
-        elif x is None:
-            new = {leaf.path: np.array(branch_at(self.given, leaf.path), leaf.dtype) for leaf in self.leaves}
-        else:
-            new = {leaf.path: x[leaf.start : leaf.stop].reshape(leaf.shape).copy() for leaf in self.leaves}
+    def args(self, x: Array | None = None, *, own: bool = False) -> tuple:
+        """The arguments with x in place of the differentiated arrays, or as given; copies, for f may write in them.
+
+        They lie in memory as they were given. Where `own`, each has the dtype that was given too.
+        """
+        new = {}
+        for leaf in self.leaves:
+            given = np.asarray(branch_at(self.given, leaf.path))
+            keeps = x is None or own or (self.narrow and x.dtype.kind == "f")
+            new[leaf.path] = np.empty_like(given, leaf.dtype if keeps else x.dtype, subok=False)
+            new[leaf.path][...] = given if x is None else x[leaf.start : leaf.stop].reshape(leaf.shape)
         return replace_leaves(self.given, new)
 
     def tangents(self, v: Array) -> tuple:
@@ -173,7 +176,7 @@ class FlatFunction:
         if precision not in self._noise:
             rng = np.random.default_rng(0)
             v = rng.uniform(0.5, 1, self.x.size) * rng.choice([-1, 1], self.x.size) * self.own
-            relative, absolute = noise_of(self, self.x.astype(precision), v.astype(precision))
+            relative, absolute = noise_of(self, self.x.astype(precision), v.astype(precision), self.within)
             self._noise[precision] = Noise(relative, np.maximum(roundoff(precision) * self.within, absolute))
         return self._noise[precision]
 
@@ -219,11 +222,18 @@ class FlatFunction:
         return True
 
     def _size_within(self) -> Array:
-        """|y|, or where it is larger the rounding error of y, which a wider precision shows, over u: what cancelled."""
+        """|y|, or where it is larger the rounding error of y, which a wider precision shows, over u: what cancelled.
+
+        Where this is 0 it is |F| at a point beside x, for a step of an eighth of its size.
+        """
         size, wide = np.abs(self.y).astype(working(self.y.dtype)), wider(self.y.dtype)
-        if wide is None or not self.computes_in(wide):
-            return size
-        return np.maximum(size, np.abs(self.y - self(self.x.astype(wide))) / roundoff(self.y.dtype)).astype(size.dtype)
+        if wide is not None and self.computes_in(wide):
+            lost = np.abs(self.y - self(self.x.astype(wide))) / roundoff(self.y.dtype)
+            size = np.maximum(size, lost).astype(size.dtype)
+        if (none := size == 0).any():
+            step = self.own / np.random.default_rng(0).uniform(8, 16, self.x.size)
+            size[none] = np.nan_to_num(np.abs(self(self.x + step.astype(self.x.dtype))[none]), posinf=0)
+        return size
 
     def _flattened(self, value: Tree) -> Array:
         floating = [(path, a) for path, leaf in leaves_of(value) if (a := np.asarray(leaf)).dtype.kind in "fc"]
@@ -274,12 +284,12 @@ class ClaimedGradient:
             raise TypeError(f"vjp is a {type(vjp).__name__}; pass a function vjp(f, *args) → (value, pullback)")
         self.vjp, self.problem = vjp, problem
 
-    def __call__(self, u: Array, x: Array | None = None) -> Array:
-        """x̄ (n,) for the cotangent u (m,), at the arguments as given or at x in the precision of x.
+    def __call__(self, u: Array, x: Array | None = None, *, own: bool = False) -> Array:
+        """x̄ (n,) for the cotangent u (m,), at the arguments as given or at x in the precision of x, or in their `own`.
 
         Runs `vjp` anew each time, because a pullback may be good for one call only.
         """
-        args = self.problem.args(x)
+        args = self.problem.args(x, own=own)
         with np.errstate(all=None if x is None else "ignore"):
             value, pullback = self.vjp(self.problem.f, *args)
             gradients = pullback(self.cotangent(value, u))

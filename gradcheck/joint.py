@@ -27,7 +27,7 @@ from gradcheck.first_order import Direction, FirstOrder, along, random_weights
 from gradcheck.flat import ClaimedGradient, FlatFunction
 from gradcheck.kinks import ALONE, MOST_KINKS, NEAREST, Slopes
 from gradcheck.numerical import Method
-from gradcheck.precision import Array, DType, roundoff
+from gradcheck.precision import SAFETY, Array, DType, roundoff
 from gradcheck.report import Report, Worst
 
 DIRECTIONS = 4  # one along which ties move together; one like the claim; two at random
@@ -184,7 +184,7 @@ def sums_of_kinks(slope: Slope, way: Array, here: Array, support: Array) -> tupl
 
 
 def _by_complex_step(problem: FlatFunction, method: Method, d: Direction) -> tuple[Slope, Array]:
-    """Among the nearest numbers that there are; and no error (m,)."""
+    """Among the nearest numbers that there are; and as error (m,) what is below a rounding of f."""
     x, v = problem.x.astype(method.precision), d.vector(problem.x.size)
     nearest = np.where(x == 0, problem.size * NEAREST, 16 * np.spacing(np.abs(x)))
 
@@ -192,7 +192,7 @@ def _by_complex_step(problem: FlatFunction, method: Method, d: Direction) -> tup
         y = x + near * w * nearest
         return np.where(np.isfinite(problem(y)), method(problem, y, v).value, np.nan)  # complex roots have no domain
 
-    return slope, np.zeros(problem.y.size)
+    return slope, SAFETY * roundoff(method.precision) * problem.within
 
 
 def _by_differences(problem: FlatFunction, precision: DType, d: Direction) -> tuple[Slope, Array]:
@@ -205,4 +205,4 @@ def _by_differences(problem: FlatFunction, precision: DType, d: Direction) -> tu
         y, h = x + near * far * w * problem.own, near * step
         return (problem(y + h * v) - problem(y - h * v)) / (2 * h)
 
-    return slope, 2 * np.maximum(noise.relative * np.abs(problem.y), noise.absolute) / step
+    return slope, 2 * noise.at(problem.y) / step

@@ -137,7 +137,7 @@ def by_differences(problem: FlatFunction, precision: DType, j: int) -> Slopes:
     own, noise = float(problem.own[j]), problem.noise(precision)
     x, v = problem.x.astype(precision), _axis(problem, j, own).astype(precision)
     here, per_size = problem(x), float(problem.size[j]) / own
-    allowed = np.maximum(noise.relative * np.abs(here), noise.absolute)
+    allowed = noise.at(here)
     sides, error, jumps = [], np.zeros(here.shape), np.zeros(here.shape, bool)
     with np.errstate(all="ignore"):
         both = [one_sided(problem, x, v, step=step, noise=noise) for step in STEPS]
@@ -179,14 +179,15 @@ def by_complex_step(problem: FlatFunction, method: Method, j: int) -> Slopes | N
         for sign in (-1, 1):
             slopes, rises = zip(*(beside(sign * k * near) for k in AROUND), strict=True)
             jumps |= (rises[2] > 0.9 * rises[1]) & (rises[2] > 1e4 * rounding * problem.within)
-            endless, changes = limit(slopes, AROUND, rounding * np.abs(slopes[2]))
+            least = rounding * np.maximum(np.abs(slopes[2]), problem.within)
+            endless, changes = limit(slopes, AROUND, least)
             two |= endless | changes
-            least = np.where(changes, np.abs(slopes[2]), np.abs(slopes[1] - slopes[2]))
-            error = error + np.nan_to_num(least) + rounding * np.nan_to_num(np.abs(slopes[2]))
+            off = np.where(changes, np.abs(slopes[2]), np.abs(slopes[1] - slopes[2]))
+            error = error + np.nan_to_num(off) + np.nan_to_num(least)
             sides.append((slopes[1], slopes[2], np.where(endless, np.copysign(np.inf, slopes[2]), slopes[2])))
         (far_left, left, to_left), (far_right, right, to_right) = sides
         gap, wider_gap = np.abs(right - left), np.abs(far_right - far_left)
-        steep = rounding * np.nan_to_num(np.abs(left) + np.abs(right))
+        steep = rounding * np.maximum(np.nan_to_num(np.abs(left) + np.abs(right)), problem.within)
         two |= (gap > steep) & (2 * gap > wider_gap) | ~np.isfinite(gap) | jumps
     return _with_jumps(Slopes(j, to_left, to_right, error, jumps)) if two.any() else None
 

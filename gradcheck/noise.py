@@ -57,21 +57,26 @@ class Noise(NamedTuple):
     relative: Array | float
     absolute: Array | float
 
+    def at(self, y: Array) -> Array:
+        """How far rounding moves these values."""
+        return np.maximum(self.relative * np.abs(y), self.absolute)
+
     def is_coarse(self, precision: DTypeLike) -> bool:
         """Whether it is more than the steps of a computation in this precision leave."""
         return bool(np.any(np.asarray(self.relative) > SAFETY * roundoff(precision)))
 
 
-def noise_of(f: Callable[[Array], Array], x: Array, v: Array) -> Noise:
+def noise_of(f: Callable[[Array], Array], x: Array, v: Array, within: Array | float = 0.0) -> Noise:
     """The noise of f near x along v: at least a rounding in the dtype that comes back.
 
     Shapes: x and v (...), f: (...) → (m...) → (m...). v should be as long as x, or as the scale on which f changes.
+    `within` is how large the numbers are that f adds up, where it is known: a rounding of these is no coarse one.
     35 evaluations; more where f bends sharply, does not move, or has more noise than its dtype.
     """
     here = np.asarray(f(x))
     u = max(roundoff(here.dtype), roundoff(np.asarray(x).dtype))
     absolute, size = _noise_at(f, x, v, u)
-    if not np.any(coarse := absolute > SAFETY * u * size):
+    if not np.any(coarse := absolute > SAFETY * u * np.maximum(size, within)):
         return Noise(u, absolute)
     there, size = _noise_at(f, x + FAR * v, v, u)
     return Noise(np.where(coarse & (size > 0), np.maximum(u, there / np.where(size > 0, size, 1)), u), absolute)

@@ -26,8 +26,8 @@ from functools import cache, partial
 
 import numpy as np
 
-from gradcheck.agreement import Comparison, Repeat, judge, remarks_on
-from gradcheck.first_order import Direction, along, noise_beside_f, rounded_once_more
+from gradcheck.agreement import Beside, Claims, Comparison, Repeat, judge, remarks_on
+from gradcheck.first_order import Direction, along, in_two_parts, noise_beside_f, rounded_once_more
 from gradcheck.flat import ClaimedGradient
 from gradcheck.noise import Noise, noise_of
 from gradcheck.numerical import Estimate, Method, complex_step, richardson
@@ -86,13 +86,22 @@ class SecondOrder:
             remark = f"no single elements were compared at second order, for {reason}; an hvp would allow it"
             self.way = HessianProducts(BY_DIFFERENCES, self.by_differences, (remark,))
 
-    def at(self, x: Array) -> "SecondOrder":
-        """The same at another point."""
+    def beside(self) -> list["SecondOrder"]:
+        """The same at points a rounding away."""
+        return [self.at(x, self.pairs) for x in rounded_once_more(self.x, self.problem.size)]
+
+    def in_two_parts(self) -> list["SecondOrder"]:
+        """The same for cotangents of which these are the sums."""
+        parts = zip(*(in_two_parts(u) for u, _ in self.pairs), strict=True)
+        return [self.at(self.x, [(u, w) for u, (_, w) in zip(part, self.pairs, strict=True)]) for part in parts]
+
+    def at(self, x: Array, pairs: list[tuple[Array, Array]]) -> "SecondOrder":
+        """The same at another point, or for other cotangents."""
         other = copy(self)
-        other.x = x
+        other.x, other.pairs = x, pairs
         ways = {"complex step": other.by_complex_step, BY_DIFFERENCES: other.by_differences}
         other.way = replace(self.way, of=ways.get(self.way.name, self.way.of))
-        other.differences = [other.by_differences(u, w, self.widest) for u, w in self.pairs]
+        other.differences = [other.by_differences(u, w, self.widest) for u, w in pairs]
         return other
 
     def by_hvp(self, hvp: Callable, u: Array, w: Array) -> Estimate:
@@ -223,15 +232,25 @@ def second_order(report: Report, here: SecondOrder) -> Report:
     way, compared = here.way, here.comparisons(here.dtype)
     in_wider_precision = cache(lambda: here.comparisons(here.widest))  # computed where it is asked for, once
 
-    def repeat(name: str, rows: list[int]) -> tuple[Comparison, Repeat] | None:
+    def repeat(name: str, rows: list[int]) -> tuple[Comparison, Repeat, Beside] | None:
         if way.name != "complex step" or here.widest != wider(here.dtype):
             return None
-        return in_wider_precision()[name].rows(rows), lambda _: None
+        return in_wider_precision()[name].rows(rows), lambda _: None, lambda some: claims(name, rows, some)
 
-    beside = cache(lambda: [here.at(x).comparisons(here.dtype) for x in rounded_once_more(here.x)])
+    beside = cache(lambda dtype: [at.comparisons(dtype) for at in here.beside()])
+    parts = cache(lambda dtype: [part.comparisons(dtype) for part in here.in_two_parts()])
+
+    def claims(name: str, rows: list[int], some: list[int]) -> Claims:
+        def at(first: Comparison, dtype: DType) -> Array:
+            claimed = [each[name].claimed for each in (*beside(dtype), *parts(dtype))]
+            points = [first.claimed, *claimed[:-2], claimed[-2] + claimed[-1]]
+            return np.stack(points).astype(here.widest)[:, rows][:, some]
+
+        return at(compared[name], here.dtype), at(in_wider_precision()[name], here.widest)
 
     def moved(name: str, rows: list[int]) -> Array:
-        return np.max([np.abs(other[name].numeric - compared[name].numeric) for other in beside()], axis=0)[rows]
+        others = (other[name].numeric for other in beside(here.dtype))
+        return np.max([np.abs(other - compared[name].numeric) for other in others], axis=0)[rows]
 
     agreements = {
         name: judge(each, report.asked, partial(repeat, name), moved=partial(moved, name))

@@ -9,6 +9,8 @@ from gradcheck.agreement import Comparison, digits_of, judge
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 NOTHING_WIDER = lambda rows: None
+ROUNDING = lambda rows: (np.array([[[0.0]], [[1.0]]]) + np.zeros((len(rows), 1)), np.zeros((2, len(rows), 1)))
+STEADY = lambda rows: (np.ones((2, len(rows), 1)), np.zeros((2, len(rows), 1)))  # the same at both points
 
 
 def comparison(claimed, numeric, terms=1.0, natural=1.0, error=0.0, dtype=F64):
@@ -38,7 +40,7 @@ def test_enough_digits_pass():
 def test_nan_and_infinity_never_pass():
     for bad in (np.nan, np.inf):
         for c in (comparison(bad, 1), comparison(1, bad, error=np.inf), comparison(bad, bad)):
-            assert not judge(c, 12, lambda rows, c=c: (c, NOTHING_WIDER)).passed.any()
+            assert not judge(c, 12, lambda rows, c=c: (c, NOTHING_WIDER, ROUNDING)).passed.any()
 
 
 def test_differences_within_a_small_error_pass_as_far_as_they_go():
@@ -70,18 +72,24 @@ def test_without_a_wider_precision_a_rounding_of_f_is_allowed():
     assert not judge(comparison(1e-14, -1e-14, terms=1e-14), 12, NOTHING_WIDER).passed.any()
 
 
-def test_what_vanishes_in_a_wider_precision_was_rounding():
-    narrow = comparison(1e-8, -1e-8, terms=1e-8, dtype=F32)
-    wide = comparison(1e-17, -1e-17, terms=1e-17)
-    verdict = judge(narrow, 5, lambda rows: (wide, NOTHING_WIDER))
-    assert verdict.passed.all()
-    assert verdict.rounding.sum() == 1
+@pytest.mark.parametrize(("beside", "rounding"), [(ROUNDING, True), (STEADY, False)])
+def test_what_vanishes_in_a_wider_precision_was_rounding_if_it_changes_beside_x(beside, rounding):
+    narrow = comparison(1e-3, -1e-3, terms=1e-3, dtype=F32)
+    wide = comparison(1e-12, -1e-12, terms=1e-12)
+    verdict = judge(narrow, 5, lambda rows: (wide, NOTHING_WIDER, beside))
+    assert verdict.passed.all() == verdict.rounding.all() == rounding
+    assert verdict.steady.all() == (not rounding)
+
+
+def test_a_difference_of_some_roundings_of_f_was_rounding_even_where_it_does_not_change():
+    narrow, wide = comparison(1e-8, -1e-8, terms=1e-8, dtype=F32), comparison(1e-17, -1e-17, terms=1e-17)
+    assert judge(narrow, 5, lambda rows: (wide, NOTHING_WIDER, STEADY)).rounding.all()
 
 
 def test_what_stays_in_a_wider_precision_is_an_error():
     narrow = comparison(1.01e-8, 1e-8, terms=1e-8, dtype=F32)
     wide = comparison(1.01e-8, 1e-8, terms=1e-8)
-    assert not judge(narrow, 5, lambda rows: (wide, NOTHING_WIDER)).passed.any()
+    assert not judge(narrow, 5, lambda rows: (wide, NOTHING_WIDER, ROUNDING)).passed.any()
 
 
 def test_only_the_rows_that_fall_short_are_repeated():

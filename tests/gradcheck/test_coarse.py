@@ -198,3 +198,26 @@ def test_jax_as_installed(jax, dtype):
     assert any('make it float64 by jax.config.update("jax_enable_x64", True)' in r for r in report.remarks)
     wrong = lambda f, x: (f(x), lambda u: (1.01 * jax.vjp(f, x)[1](u)[0],))
     assert compare(f, (x,), vjp=wrong).disagrees
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, 2.0])
+@pytest.mark.parametrize("rest", [lambda x: (x - x.mean()).sum(), lambda x: ((x - x.mean()) / x.std()).mean()])
+def test_an_output_that_is_0_but_for_rounding_hides_no_error_in_others(rest, factor):
+    f = lambda x: np.concatenate([np.abs(x), [rest(x)]])
+    for seed in range(5):
+        x = np.random.default_rng(seed).normal(size=6)
+        claimed = lambda by, x=x: compare(f, (x,), vjp=lambda f, x: (f(x), lambda u: (by * u[:6] * np.sign(x),)))
+        assert claimed(1.0).agrees
+        assert claimed(factor).disagrees
+
+
+@pytest.mark.parametrize("n", [6, 8])
+@pytest.mark.parametrize(("factor", "right"), [(1.0, True), (2.0, False)])
+def test_an_inverse_beside_singular_matrices_is_not_judged_by_steps_across_them(n, factor, right):
+    hilbert = 1 / (np.arange(n)[:, None] + np.arange(n) + 1.0)
+
+    def vjp(f, a):
+        inverse = np.linalg.inv(a)
+        return inverse, lambda u: (-factor * inverse.T @ u @ inverse.T,)
+
+    assert compare(np.linalg.inv, (hilbert,), vjp=vjp).disagrees == (not right)

@@ -216,3 +216,21 @@ def test_what_is_below_a_rounding_of_float16_is_not_called_rounding(factor, digi
     assert digits in str(report)
     assert "only by rounding" not in str(report)
     assert ("were not judged" in str(report)) == (factor != 1)
+
+
+@pytest.mark.parametrize("factor", [2.0, -1.0, 0.0, 1.001])
+@pytest.mark.parametrize(("dtype", "order"), [(np.float32, 1), (np.float64, 1), (np.float64, 2)])
+def test_what_is_wrong_in_the_precision_that_is_asked_about_alone_is_no_rounding(dtype, order, factor):
+    own = (np.dtype(dtype), np.result_type(dtype, np.complex64))
+    narrow = lambda x: factor if x.dtype in own else 1.0
+    vjp = lambda f, x: (f(x), lambda u: (u * (1 - np.tanh(x) ** 2) * np.array(narrow(x), x.dtype),))
+    report = compare(np.tanh, (np.array([0.1, 0.7], dtype),), vjp=vjp, order=order)
+    assert report.disagrees
+    assert any(f"disagree in {np.dtype(dtype)} alone" in remark for remark in report.remarks)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_gradient_that_is_right_in_one_order_of_memory_is_wrong_in_the_other(order):
+    slope = lambda x: (1 - np.tanh(x.ravel(order="K")) ** 2).reshape(x.shape)
+    x = np.array(np.random.default_rng(1).normal(size=(4, 6)), order=order)
+    assert compare(np.tanh, (x,), vjp=lambda f, x: (f(x), lambda u: (u * slope(x),))).agrees == (order == "C")

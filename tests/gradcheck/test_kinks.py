@@ -341,3 +341,24 @@ def test_the_noise_of_a_flat_function_is_no_kink(x):
     report = compare(f, (np.array([x]),), vjp=lambda _, x: (f(x), lambda u: (0 * x * u,)))
     assert report.disagrees
     assert report.kinks == ()
+
+
+FLAT = {
+    "x²": (lambda x: x * x, lambda x: 2 * x),
+    "x³": (lambda x: x**3, lambda x: 3 * x * x),
+    "x² sin x": (lambda x: x * x * np.sin(x), lambda x: 2 * x * np.sin(x) + x * x * np.cos(x)),
+    "x |x|": (lambda x: x * np.abs(x), lambda x: 2 * np.abs(x)),
+    "relu²": (lambda x: np.maximum(x, 0) ** 2, lambda x: 2 * np.maximum(x, 0)),
+}
+
+
+@pytest.mark.parametrize("what", FLAT)
+@pytest.mark.parametrize("x", [[0.0], [0.0, 0.0], [0.0, 1.0]])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_where_value_and_slope_are_0_there_is_no_kink(what, x, dtype):
+    f, slope = FLAT[what]
+    claimed = lambda extra: lambda f, x: (f(x), lambda u: (u * (slope(x) + extra * (x == 0)),))
+    right, wrong = (compare(f, (np.array(x, dtype),), vjp=claimed(extra)) for extra in (0, 3))
+    assert right.agrees
+    assert not right.kinks
+    assert wrong.disagrees
