@@ -149,8 +149,8 @@ class FlatFunction:
         new = {}
         for leaf in self.leaves:
             given = np.asarray(branch_at(self.given, leaf.path))
-            keeps = x is None or own or (self.narrow and x.dtype.kind == "f")
-            new[leaf.path] = np.empty_like(given, leaf.dtype if keeps else x.dtype, subok=False)
+            dtype = leaf.dtype if x is None or own or (self.narrow and x.dtype.kind == "f") else x.dtype
+            new[leaf.path] = np.empty_like(given, dtype, subok=False)
             new[leaf.path][...] = given if x is None else x[leaf.start : leaf.stop].reshape(leaf.shape)
         return replace_leaves(self.given, new)
 

@@ -304,8 +304,9 @@ class Method:
         noise = f.noise(self.precision)
         coarse = noise.is_coarse(np.float64)
         found = richardson(f, x, v, step=FIRST_STEP_IF_COARSE if coarse else FIRST_STEP, noise=noise)
+        at = lambda h: f(x + h * v).astype(x.dtype)
         for step in CLOSER if coarse else ():  # long steps miss what f does nearby, as beside a singular matrix
-            near, nearer = ((f(x + h * v) - f(x - h * v)) / (2 * h) for h in (step, step / 2))
+            near, nearer = ((at(h) - at(-h)) / (2 * h) for h in (step, step / 2))
             found = found.or_closer(Estimate(nearer, np.abs(nearer - near) + 8 * noise.at(f.y) / step))
         moved = np.flatnonzero(v)
         if len(moved) != 1 or f.own[moved[0]] == f.size[moved[0]]:

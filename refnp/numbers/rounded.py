@@ -89,7 +89,7 @@ class Rounded(OfArrays):
 
     def __add__(self, other: Any) -> "Rounded":
         x, y, judged = _joined(self, other)
-        z = _computed(x.value + y.value, _one(x.error) + _one(y.error), _one(x.lost) + _one(y.lost), judged)
+        z = _computed(x.value + y.value, x.error + y.error, x.lost + y.lost, judged)
         if z.value.dtype == object:
             return z
         for one, other in ((x, y), (y, x)):
