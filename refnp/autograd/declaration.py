@@ -122,7 +122,10 @@ class Declaration:
         for name in self.attributes if arguments else ():
             own = getattr(arguments[0], name, None)
             key += type(own), form_of_option(own)
-        change = self._fitted.get(tuple(key))
+        try:
+            change = self._fitted.get(tuple(key))
+        except TypeError:  # a length that is a letter has no hash
+            return self._checked(arguments, options)(arguments, options)
         if change is None:
             change = self._found_to_fit(tuple(key), arguments, options)
         return change(arguments, options)
@@ -130,18 +133,20 @@ class Declaration:
     def _found_to_fit(self, key: tuple, arguments: tuple, options: dict[str, Any]) -> Callable:
         """What `fitted` does to a call with such shapes, types and options, and to all that are like it."""
         alike = self._alike(key)
-        change = self._fitted.get(alike)
-        if change is None:
-            listed = not PLAIN.isdisjoint(map(type, arguments[: self._bare]))
-            arrays = self._in_arrays(arguments) if listed else arguments
-            given = {**dict(zip(self.places, arrays, strict=False)), **options}
-            if not self.required <= given.keys():
-                return self._change(listed, [], {}, [])  # Python says best which argument is missing
-            change = self._change(listed, self.places[: len(arguments)], *self.check(given))
+        change = self._fitted.get(alike) or self._checked(arguments, options)
         if len(self._fitted) >= REMEMBERED:
             self._fitted.clear()
         self._fitted[key] = self._fitted[alike] = change
         return change
+
+    def _checked(self, arguments: tuple, options: dict[str, Any]) -> Callable:
+        """What `fitted` does to a call, which is checked."""
+        listed = not PLAIN.isdisjoint(map(type, arguments[: self._bare]))
+        arrays = self._in_arrays(arguments) if listed else arguments
+        given = {**dict(zip(self.places, arrays, strict=False)), **options}
+        if not self.required <= given.keys():
+            return self._change(listed, [], {}, [])  # Python says best which argument is missing
+        return self._change(listed, self.places[: len(arguments)], *self.check(given))
 
     def _alike(self, key: tuple) -> tuple:
         """What all calls have in common in which the same lengths are equal, if a check depends on nothing else."""
@@ -418,7 +423,7 @@ class Fit:
     def _front(self) -> tuple[int, ...]:
         """The axes in front of all arguments, broadcast."""
         try:
-            return broadcast_shapes(*set(self.fronts.values()))
+            return broadcast_shapes(*self.fronts.values())
         except ValueError:
             *most, last = [f"{name} {shape_and_kind(self.given[name])[0]}" for name in self.fronts]
             listed = f"{', '.join(most)} and {last}"

@@ -19,18 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from refnp.numbers.indexed.arrays import LETTERED, Indexed, Places, any_numbers, symbol
+from refnp.numbers.indexed.arrays import LETTERED, Indexed, Places, any_numbers, forming, symbol
 from refnp.numbers.indexed.expressions import NoRule, assuming, atom
 from refnp.numbers.indexed.indices import moved as turned
 from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, same, sentences
-from refnp.numbers.indexed.sizes import Size, is_alike, pieces, product_of, sum_of
+from refnp.numbers.indexed.sizes import Size, asked, is_alike, pieces, product_of, sum_of
 from refnp.symmetry.actions import Action, NamedAction, Product, Trivial
 from refnp.symmetry.claim import Claim, arrays_of, leaves
 from refnp.symmetry.geometry import Negate, Scale, Translate
 from refnp.symmetry.inverse import Inverse
 from refnp.symmetry.lockstep import Both
 from refnp.symmetry.places import Flip, Permute, Repeat, Select
-from refnp.symmetry.shapes import Sides, another, contradiction, lengths_of, unknown_arrays
+from refnp.symmetry.shapes import Instances, Sides, another, contradiction, lengths_of, unknown_arrays
 from refnp.symmetry.shifts import Roll
 
 HAS_LENGTH = re.compile(r"[(,·+] *([4-9]|\d\d+)\b")  # a number that is tried as a letter
@@ -100,13 +100,19 @@ def prove(claim: Claim, shapes: str, *, in_steps: bool = False, **options: Any) 
         g, outputs = claim.action.draw(rng, x), of_numbers.at(x, np.float64)
         return of_numbers.left(g, x, outputs, np.float64), of_numbers.right(g, outputs)
 
-    return beside_numbers(tried(shapes, of, any_weights=in_steps), sides)
+    return beside_numbers(shapes, lambda: tried(shapes, of, any_weights=in_steps), sides)
 
 
-def beside_numbers(proof: Proof, sides: Sides) -> Proof:
+def beside_numbers(shapes: str, of: Callable[[], Proof], sides: Sides) -> Proof:
     """The proof; none where numbers contradict what is proved."""
-    asked = {int(n) for a in proof.assumptions if is_of_sizes(a, proof.shapes) for n in re.findall(r"\d+", a)}
-    against = contradiction(proof.shapes, sides, {n + step for n in asked for step in (-1, 0, 1)}) if proof else ""
+    with forming() as formed:
+        proof = of()
+    if not proof:
+        return proof
+    numbers = {int(n) for a in proof.assumptions if is_of_sizes(a, shapes) for n in re.findall(r"\d+", a)}
+    orders = [asked[a] for a in proof.assumptions if a in asked]
+    near = {n + step for n in numbers for step in (-1, 0, 1)}
+    against = contradiction(Instances(shapes, near, orders, formed.values()), sides)
     if not against:
         return proof
     assumed = f"; it is proved only if {'; '.join(proof.assumptions)}" if proof.assumptions else ""
@@ -130,7 +136,10 @@ def tried(shapes: str, of: Callable[[dict[str, Indexed]], Proof], *, any_weights
         return of(unknown_arrays(shapes))
     with any_numbers():
         of_any = of(unknown_arrays(shapes, least=LETTERED))
-    return of_any if of_any or DONE.search(of_any.missing) else of(unknown_arrays(shapes))
+    of_numbers = {a: asked[a] for a in of_any.assumptions if a in asked and "".join(asked[a].letters()).isdigit()}
+    if any(order.is_so({}) for order in of_numbers.values()) or not (of_any or DONE.search(of_any.missing)):
+        return of(unknown_arrays(shapes))
+    return replace(of_any, assumptions=tuple(a for a in of_any.assumptions if a not in of_numbers))
 
 
 def proof_of(claim: Claim, shapes: str, known: Arrays, options: Mapping[str, Any], *, in_steps: bool) -> Proof:
@@ -212,7 +221,7 @@ def prove_equal(f: Callable, g: Callable, shapes: str, **options: Any) -> Proof:
         own = numbers_for(options, rng)
         return arrays_of(f(**x, **own)), arrays_of(g(**x, **own))
 
-    return beside_numbers(tried(shapes, of), sides)
+    return beside_numbers(shapes, lambda: tried(shapes, of), sides)
 
 
 def prove_independent(f: Callable, names: str, shapes: str, **options: Any) -> Proof:
@@ -232,13 +241,15 @@ def prove_independent(f: Callable, names: str, shapes: str, **options: Any) -> P
         own, others = numbers_for(options, rng), {name: another(x[name], rng) for name in replaced}
         return arrays_of(f(**{**x, **others}, **own)), arrays_of(f(**x, **own))
 
-    proof = equal_leaves(
-        f"{name} does not depend on {names}",
-        shapes,
-        lambda: leaves(f(**{**known, **others}, **given)),
-        lambda: leaves(f(**known, **given)),
-    )
-    return beside_numbers(proof, sides)
+    def of() -> Proof:
+        return equal_leaves(
+            f"{name} does not depend on {names}",
+            shapes,
+            lambda: leaves(f(**{**known, **others}, **given)),
+            lambda: leaves(f(**known, **given)),
+        )
+
+    return beside_numbers(shapes, of, sides)
 
 
 def equal_leaves(claim: str, shapes: str, left: Callable[[], dict], right: Callable[[], dict]) -> Proof:

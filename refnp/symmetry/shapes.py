@@ -5,22 +5,27 @@ NumPy's, or whole, may go another way for the arrays with which it is used. Wher
 proved (`contradiction`).
 """
 
+import contextlib
 import functools
+import itertools
 import math
 import operator
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from refnp.autograd.notation import ARGUMENT, SHAPE, Argument
 from refnp.numbers.indexed.arrays import Indexed, Places, mask, symbol
-from refnp.numbers.indexed.sizes import Size, product_of, sum_of
+from refnp.numbers.indexed.sizes import Asked, Size, among, length_at, product_of, sum_of
 
 GIVEN = re.compile(rf"([\w.]+) ({SHAPE})")
-LENGTHS = (1, 2, 3, 4, 5, 8, 9, 16, 17)
-LARGEST = 20_000  # numbers of an array
+LENGTHS = (*range(1, 11), 16, 17)
+LONG = 1025  # a length beside short ones
+SHORT = (1, 12, 4)  # the lengths of the others beside a long one, for so many letters
+EACH, TIMES = 3, 4  # lengths at which what f asks is so, and how often they are tried
+GIVEN_AT_MOST, FORMED_AT_MOST = 20_000, 4_000_000  # numbers of an array
 GROSS = 1e-3  # of the largest number: rounding is smaller
 Sides = Callable[[dict[str, Any], np.random.Generator], tuple[Mapping[str, Any], Mapping[str, Any]]]
 NUMBERS = ("", "positive", "real", "floating")  # what may be written in front of a shape
@@ -73,14 +78,82 @@ def unknown_arrays(shapes: str, least: float = math.inf) -> dict[str, Indexed]:
 # ---- beside numbers
 
 
-def contradiction(shapes: str, sides: Sides, asked: Collection[int] = ()) -> str:
+class Instances(NamedTuple):
+    """Which lengths are tried: those of the letters of `shapes`, and what f asks of them.
+
+    numbers  that each letter is one of besides
+    orders   that f asks about, which are so at some of the lengths
+    formed   the shapes that f makes: where one is too large, the lengths are not tried
+    """
+
+    shapes: str
+    numbers: Collection[int] = ()
+    orders: Collection[Asked] = ()
+    formed: Collection[tuple] = ()
+
+    def lengths(self, rng: np.random.Generator) -> Iterator[dict[str, int]]:
+        """All of LENGTHS for each letter; then one of them is long; then what f asks is so, several times."""
+        letters = lengths_of(self.shapes)
+        rows = zip(*(rng.permutation(LENGTHS).tolist() for _ in letters), strict=True) if letters else [()]
+        every = [dict(zip(letters, row, strict=True)) for row in rows]
+        special = [{letter: n} for n in sorted(n for n in self.numbers if n > 0) for letter in letters]
+        special += [at for order in self.orders for at in met(order, letters)]
+        long = [{letter: LONG} for letter in letters]
+        every += [dict.fromkeys(letters, 2) | at for at in long + special * TIMES]
+        for sizes in every:
+            while not self._fit(sizes) and max(sizes.values()) <= max(LENGTHS):
+                largest = max(sizes, key=lambda name: sizes[name])
+                sizes = {**sizes, largest: sizes[largest] - 1}
+            if self._fit(sizes):
+                yield sizes
+
+    def _fit(self, sizes: Mapping[str, int]) -> bool:
+        """Whether no array is too large to be computed."""
+        given = (shape for _, _, shape, _ in as_written(self.shapes, sizes.__getitem__))
+        made = ([length_at(n, among(sizes)) for n in shape] for shape in self.formed)
+        return all(math.prod(shape) <= GIVEN_AT_MOST for shape in given) and all(
+            math.prod(shape) <= FORMED_AT_MOST for shape in made
+        )
+
+    def arrays(self, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Drawn arrays of these sizes."""
+        written = as_written(self.shapes, sizes.__getitem__)
+        return {name: drawn(kind, shape, places, rng) for name, kind, shape, places in written}
+
+
+def met(order: Asked, letters: list[str]) -> Iterator[dict[str, int]]:
+    """Some lengths at which what f asks is so: of each letter a long one beside short ones."""
+    own = [letter for letter in letters if letter in order.letters()]
+    short = range(1, SHORT[min(len(own), len(SHORT)) - 1] + 1)
+    for letter in own:
+        others = [other for other in own if other != letter]
+        beside = (dict(zip(others, choice, strict=True)) for choice in itertools.product(short, repeat=len(others)))
+        found = (at for rest in beside if (at := _first_met(order, letter, rest)))
+        yield from itertools.islice(found, EACH)
+
+
+def _first_met(order: Asked, letter: str, rest: dict[str, int]) -> dict[str, int] | None:
+    """Lengths beside these at which it is so: the first, or those where the two that are compared are about equal."""
+    low, high = 1, GIVEN_AT_MOST
+    of = lambda n: order.difference({**rest, letter: n})
+    with contextlib.suppress(ZeroDivisionError):
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if (of(middle) > 0) == (of(low) > 0) else (low, middle)
+        tried = (*LENGTHS, low - 1, low, high, high + 1)
+        return next(({**rest, letter: n} for n in tried if n > 0 and order.is_so({**rest, letter: n})), None)
+    return None
+
+
+def contradiction(instances: Instances, sides: Sides) -> str:
     """Sizes at which the two `sides` of what is proved differ, in words; "" if none were found.
 
-    Each letter is also one of those `asked`. They are computed of arrays of numbers, with a generator for what else is
-    drawn; where that raises an error, nothing is known.
+    They are computed of arrays of numbers, with a generator for what else is drawn; where that raises an error, nothing
+    is known.
     """
     rng = np.random.default_rng(0)
-    for sizes, arrays in instances(shapes, rng, asked):
+    for sizes in instances.lengths(rng):
+        arrays = instances.arrays(sizes, rng)
         try:
             with np.errstate(all="ignore"):
                 one, other = sides(arrays, rng)
@@ -98,30 +171,6 @@ def lengths_of(shapes: str) -> list[str]:
     letters: dict[str, None] = {}
     list(as_written(shapes, lambda name: letters.setdefault(name) or 1))
     return [*letters]
-
-
-def instances(
-    shapes: str, rng: np.random.Generator, asked: Collection[int] = ()
-) -> Iterator[tuple[dict[str, int], dict[str, Any]]]:
-    """Lengths for the letters, each of which has all of LENGTHS that are not too large, and arrays of such shapes.
-
-    Then each is one of those `asked`, beside short ones.
-    """
-    letters = lengths_of(shapes)
-    rows = [*zip(*(rng.permutation(LENGTHS).tolist() for _ in letters), strict=True)] if letters else [()]
-    short = LENGTHS[1:4]
-    rows += [
-        tuple(n if name == letter else short[i % 3] for i, name in enumerate(letters))
-        for n in sorted({n for n in asked if n > 0} - {*LENGTHS})
-        for letter in letters
-    ]
-    for row in rows:
-        for most in (LARGEST, *reversed(LENGTHS)):
-            sizes = {name: min(length, most) for name, length in zip(letters, row, strict=True)}
-            written = list(as_written(shapes, sizes.__getitem__))
-            if all(math.prod(shape) <= LARGEST for _, _, shape, _ in written):
-                break
-        yield sizes, {name: drawn(kind, shape, places, rng) for name, kind, shape, places in written}
 
 
 def drawn(kind: str, shape: list[int], places: int, rng: np.random.Generator) -> np.ndarray:

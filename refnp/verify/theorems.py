@@ -9,7 +9,6 @@ be found out if it were not so.
 import ast
 import inspect
 import itertools
-import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +28,7 @@ from refnp.numbers.indexed.arrays import Condition, Indexed, Places, mask, symbo
 from refnp.numbers.indexed.expressions import NoRule, assume
 from refnp.numbers.indexed.indices import meaning
 from refnp.numbers.indexed.proving import LACKING, Theorem, gradients, in_words, unknown_page
-from refnp.numbers.indexed.sizes import Size, product_of
+from refnp.numbers.indexed.sizes import Size, length_at, product_of
 from refnp.numbers.indexed.sizes import places as indices_of
 from refnp.numbers.proving import vjp_is_derivative
 from refnp.symmetry.shapes import unknown_arrays
@@ -490,16 +489,16 @@ def numbers_of(form: Form, seed: int, longest: int = 3, least: int = 1) -> tuple
 
     def drawn(name: str, x: Any) -> Any:
         if isinstance(x, Size):
-            return number_of(x, sizes)
+            return length_at(x, sizes)
         if isinstance(x, tuple):
             return tuple(drawn(name, one) for one in x)
         if not isinstance(x, Indexed):
             return x
-        shape = [number_of(n, sizes) for n in x.shape]
+        shape = [length_at(n, sizes) for n in x.shape]
         if isinstance(x, Condition):
             return (rng.random(shape) < 0.7) | (np.arange(shape[-1]) == 0)  # no row is all 0
         if isinstance(x, Places):
-            found = rng.integers(0, number_of(x.length, sizes), shape)
+            found = rng.integers(0, length_at(x.length, sizes), shape)
             return found if shape else int(found)
         if not shape and name in form.options:
             return 0.4 + 0.2 * rng.random()
@@ -507,16 +506,3 @@ def numbers_of(form: Form, seed: int, longest: int = 3, least: int = 1) -> tuple
 
     arguments = {name: drawn(name, x) for name, x in form.arguments.items()}
     return arguments, {name: drawn(name, x) for name, x in form.options.items()}
-
-
-def number_of(size: Any, sizes: Callable[[str], int]) -> int:
-    """The number that a size is, from those of its letters."""
-    if isinstance(size, int):
-        return size
-    if size.way == "computed" and " + " in size.name:
-        terms = [term.split("·") for term in size.name.split(" + ")]
-        return sum(math.prod(int(n) if n.isdigit() else sizes(n) for n in term) for term in terms)
-    if not size.parts:
-        return sizes(size.name)
-    parts = [number_of(part, sizes) for part in size.parts]
-    return int(np.prod(parts)) if size.way == "product" else sum(parts)

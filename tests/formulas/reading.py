@@ -172,5 +172,5 @@ def reader_of(text, letters, shapes, arrays, sizes):
     lengths = {letter(name): long(shape) for name, shape in shapes.items()}
     known = {name: x for name, x in arrays.items() if x is not None and name in shapes}
     given = {letter(name): np.reshape(x, long(shapes[name])) for name, x in known.items()}
-    of_axes = {n for shape in shapes.values() for n in shape if not isinstance(n, int)}
-    return Reader(text, given, {str(n): sizes(n) for n in of_axes}, lengths)
+    of_axes = {str(n): sizes(n) for shape in shapes.values() for n in shape if not isinstance(n, int)}
+    return Reader(text, given, of_axes, lengths)

@@ -3,7 +3,6 @@
 import inspect
 import re
 import sys
-from functools import cache
 
 import numpy as np
 import pytest
@@ -13,7 +12,8 @@ from refnp.formulas import chapters
 from refnp.formulas.formula import formula
 from refnp.formulas.lines import run_lines
 from refnp.formulas.writing import LETTERS
-from refnp.verify.theorems import number_of, numbers_of
+from refnp.numbers.indexed.sizes import length_at
+from refnp.verify.theorems import numbers_of
 from tests.formulas.reading import Reader, computed
 
 PAGES = [name for name in sorted(layers.__all__) if hasattr(getattr(layers, name), "page")]
@@ -51,7 +51,7 @@ def sizes_of(form, arguments, options):
     for name, x in form.arguments.items():
         for n, length in zip(x.shape if x is not None else (), np.shape(arguments[name]), strict=False):
             known[str(n)] = length
-    return cache(lambda n: number_of(n, known.__getitem__))
+    return lambda n: length_at(n, known.__getitem__)
 
 
 # ---- beside the equations of docstrings

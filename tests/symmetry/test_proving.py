@@ -141,7 +141,17 @@ FIRST = {  # where the first row is added to all others, by what a function may 
     "more than three": lambda x: x.shape[0] > 3,
     "more than a hundred": lambda x: x.shape[0] > 100,
     "a hundred": lambda x: x.shape[0] == 100,
-    "a table of sizes": lambda x: {2: True, 4: True}.get(x.shape[0], False),
+    "seven, as a float": lambda x: x.shape[0] == 7.0,
+    "seven, by NumPy": lambda x: np.int64(7) == x.shape[0],
+    "one of two": lambda x: x.shape[0] in [1e3, 2e3],
+    "a number of entries": lambda x: x.size == 91,
+    "a sum": lambda x: x.shape[0] + x.shape[1] == 50,
+    "a multiple": lambda x: x.shape[0] == 25 * x.shape[1],
+    "more than a multiple": lambda x: x.shape[0] > 100 * x.shape[1],
+    "a difference": lambda x: x.shape[0] - 30 == x.shape[1],
+    "a remainder": lambda x: x.shape[0] % 1000 == 0,
+    "more than a thousand, of a number": lambda x: isinstance(x.shape[0], int) and x.shape[0] > 1000,
+    "more than a thousand, of an array": lambda x: isinstance(x, np.ndarray) and len(x) > 1000,
     "a positive sum": lambda x: x.sum() > 0,
     "an array of NumPy's": lambda x: isinstance(x, np.ndarray),
     "a dtype": lambda x: x.dtype == np.float64,
@@ -164,6 +174,54 @@ def test_what_a_function_asks_of_its_arrays_is_not_proved_away(name):
     proofs = [prove(equivariant(f, Permute("x", 0), Permute(axis=0)), "x (n, d)") for f in (where, elsewhere)]
     assert not any(proofs)
     assert sum(proof.missing.startswith("numbers contradict it, with n = ") for proof in proofs) == 1
+
+
+HASHED = {  # where Python compares hashes before it asks whether sizes are equal
+    "a dictionary": lambda x: {6: True, 7: True}.get(x.shape[0], False),
+    "a set": lambda x: x.shape[0] in {6, 7},
+    "a set of shapes": lambda x: x.shape in {(6, 2)},
+    "what is remembered": functools.cache(lambda n: n == 6).__call__,
+}
+
+
+@pytest.mark.parametrize("in_steps", [False, True])
+@pytest.mark.parametrize("name", HASHED)
+def test_a_size_is_no_key(name, in_steps):
+    asked = lambda x: HASHED[name](x.shape[0] if "remembered" in name else x)
+    for f in (lambda x: x[0] if asked(x) else x.sum(0), lambda x: x.sum(0) + (0 if asked(x) else 0 * x[0])):
+        proof = prove(invariant(f, Permute("x", 0)), "x (n, d)", in_steps=in_steps)
+        assert "in a set or as a key; compare it with ==" in proof.missing
+
+
+def test_what_a_function_asks_of_sizes_where_it_gives_the_same_is_a_condition():
+    for asked, condition in (
+        (lambda x: x.size == 91, "n·d ≠ 91"),
+        (lambda x: x.shape[0] == 7.0, "n ≠ 7"),
+        (lambda x: x.shape[0] > 2.5 * 1, "not n > 2.5"),
+        (lambda x: x.shape[0] == 2.5, ""),
+        (lambda x: x.shape[0] > np.inf, ""),
+        (lambda x: x.shape[0] in (3, 2 * x.shape[1]), "2·d ≠ n and n ≠ 3"),
+    ):
+        proof = prove(
+            invariant(lambda x, asked=asked: 2 * x.sum(0) if asked(x) else (x + x).sum(0), Permute("x", 0)), "x (n, d)"
+        )
+        assert proof, str(proof)
+        assert proof.sizes == f"every size{' with ' * bool(condition)}{condition}"
+
+
+def test_a_length_that_is_written_is_what_a_function_asks():
+    f = lambda x: x[0] if x.shape[1] == 8 else x.sum(0)
+    assert "terms are left" in prove(invariant(f, Permute("x", 0)), "x (n, 8)").missing
+    assert prove(invariant(f, Permute("x", 0)), "x (n, 9)").sizes == "every size"
+    assert not prove(invariant(f, Permute("x", 0)), "x (n, d)")
+
+
+def test_sizes_that_are_not_the_same_are_not_written_alike():
+    n, m, k = map(Size, "nmk")
+    assert not same(lambda: 1.0 * (n - (m - k)), lambda: 1.0 * (n - m - k))
+    assert same(lambda: 1.0 * (n - (m - k)), lambda: 1.0 * (n - (m - k)))
+    assert str((n + 2) * m) != str(n + 2 * m)
+    assert str((n + 2) // (m * k)) != str((n + 2) // m * k)
 
 
 def test_a_function_that_refuses_the_numbers_that_are_tried_is_proved_as_before():

@@ -45,6 +45,14 @@ from refnp.numbers.words import Constant, Kind
 At = Callable[[tuple], Expression]
 
 
+_formed = contextvars.ContextVar[dict[str, tuple] | None]("formed", default=None)
+
+
+def forming() -> contextlib.AbstractContextManager[dict[str, tuple]]:
+    """Within this block the shapes of all arrays that are made are noted, by their text."""
+    return within(_formed, {})
+
+
 class Indexed(Kind):
     """An array: its shape, of sizes and whole numbers, and the expression at given indices."""
 
@@ -64,6 +72,8 @@ class Indexed(Kind):
     def __init__(self, shape: Sequence[Any], at: At, seen: "Condition | None" = None, factors: tuple = ()):
         self.shape, self._at, self.seen, self.factors = tuple(shape), at, seen, factors
         self._known: dict[str, tuple[list[str], Expression, Assumptions]] = {}
+        if (formed := _formed.get()) is not None:
+            formed[repr(self.shape)] = self.shape
 
     ndim = property(lambda self: len(self.shape))
     size = property(lambda self: product_of(self.shape))

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import numbers
 import operator
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -44,7 +45,18 @@ from refnp.numbers.indexed.expressions import (
     total,
 )
 from refnp.numbers.indexed.indices import abstracted, moved
-from refnp.numbers.indexed.sizes import Size, broadcast, is_alike, is_number, is_one, listed, pieces, product_of, sum_of
+from refnp.numbers.indexed.sizes import (
+    Size,
+    as_whole,
+    broadcast,
+    is_alike,
+    is_number,
+    is_one,
+    listed,
+    pieces,
+    product_of,
+    sum_of,
+)
 from refnp.numbers.indexed.sizes import places as axis_places
 from refnp.numbers.kinds import ARITHMETIC, COMPARISONS, with_operators
 from refnp.numbers.within import noted
@@ -579,11 +591,33 @@ def _of_size(ufunc: Any, *, reflected: bool = False) -> Callable:
     return lambda x, y: UFUNCS[ufunc](y, lift(x)) if reflected else UFUNCS[ufunc](lift(x), y)
 
 
+def _or_of_numbers(of_sizes: Callable, ufunc: Any, *, reflected: bool) -> Callable:
+    """Arithmetic of a size and a size, or beside a float as a number among numbers."""
+    of_numbers = _of_size(ufunc, reflected=reflected)
+    return lambda x, y: of_numbers(x, y) if isinstance(y, float) else of_sizes(x, y)
+
+
+def _of_sizes(order: Callable, of_arrays: Callable) -> Callable:
+    """A comparison of sizes and numbers, or of arrays."""
+
+    def compare(x: Any, y: Any) -> Any:
+        if all(isinstance(n, (Size, numbers.Real)) for n in (x, y)):
+            return order(as_whole(x), as_whole(y))
+        return of_arrays(x, y)
+
+    return compare
+
+
+Size.functions |= {ufunc: _of_sizes(getattr(operator, name), UFUNCS[ufunc]) for name, ufunc in COMPARISONS.items()}
 Size.constant = lambda _, number: lift(number)  # type: ignore
 _DIVIDED = {"__truediv__": _of_size(np.true_divide), "__rtruediv__": _of_size(np.true_divide, reflected=True)}
 _DIVIDED["__pow__"] = lambda x, p: lift(x) ** Fraction(p)
 for _name, _by in _DIVIDED.items():
     setattr(Size, _name, _by)
+for _name in ("add", "sub", "mul"):
+    for _side in ("", "r"):
+        _own = getattr(Size, f"__{_side}{_name}__")
+        setattr(Size, f"__{_side}{_name}__", _or_of_numbers(_own, ARITHMETIC[_name], reflected=bool(_side)))
 for _name, _method in (("dot", dot), ("clip", clip)):
     setattr(Indexed, _name, _method)
 with_operators(Indexed, ARITHMETIC, reflected=True)

@@ -5,8 +5,10 @@ A size is N, a product H·D of an axis that may be split, or a sum N + M of axes
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+import numbers
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,15 +25,19 @@ class Size(Kind):
     """The length of an axis: a letter, or a `product` or `sum` of sizes. Any whole number from `least` on.
 
     What is `computed` of sizes, such as the number of windows, is a letter of its own, whose name says how it came to
-    be. A `difference` is any whole number unless it is the length of an axis.
+    be. A `difference` is any whole number unless it is the length of an axis. `made` is how it is computed,
+    and of which sizes.
     """
 
-    __slots__ = ("least", "name", "parts", "way")
+    __slots__ = ("least", "made", "name", "parts", "way")
     shape: tuple = ()
     ndim = 0
 
-    def __init__(self, name: str = "", way: str = "letter", parts: Sequence["Size | int"] = (), least: float = 1):
+    def __init__(
+        self, name: str = "", way: str = "letter", parts: Sequence["Size | int"] = (), least: float = 1, made: Any = ()
+    ):
         self.name, self.way, self.parts = name, way, tuple(parts)
+        self.made = made or ((math.prod if way == "product" else sum, self.parts) if parts else ())
         own = [least_of(part) for part in self.parts]
         self.least = least if not own else math.prod(own) if way == "product" else sum(own)
 
@@ -59,19 +65,23 @@ class Size(Kind):
         left = list(factors(self))
         for factor in factors(other):
             if not any(is_alike(factor, own) for own in left):
-                return Size(f"⌊{self}/{other}⌋", "computed", least=0)
+                name = f"⌊{bracketed(self)}/{bracketed(other, '·')}⌋"
+                return Size(name, "computed", least=0, made=(lambda n: operator.floordiv(*n), (self, other)))
             left.remove(next(own for own in left if is_alike(factor, own)))
         return product_of(left)
 
     def __mod__(self, other: Any) -> Any:
         """0 for a factor of a product."""
-        return 0 if "⌊" not in str(self // other) else Size(f"{self} mod {other}", "difference", least=0)
+        if "⌊" not in str(self // other):
+            return 0
+        name = f"{bracketed(self)} mod {bracketed(other)}"
+        return Size(name, "difference", least=0, made=(lambda n: operator.mod(*n), (self, other)))
 
     def __add__(self, other: Any) -> Any:
         return _computed(self, "+", other)
 
     def __radd__(self, other: Any) -> Any:
-        return _computed(other, "+", self)
+        return _computed(self, "+", other)
 
     def __sub__(self, other: Any) -> Any:
         return 0 if is_alike(self, other) else _computed(self, "−", other)
@@ -80,45 +90,128 @@ class Size(Kind):
         return _computed(other, "−", self)
 
     def __neg__(self) -> "Size":
-        return Size(f"−({self})", "difference", least=-math.inf)
+        return Size(f"−({self})", "difference", least=-math.inf, made=(lambda n: -n[0], (self,)))
 
     def __eq__(self, other: Any) -> bool:
-        if not isinstance(other, (Size, int)) or isinstance(other, bool):
-            return NotImplemented
+        other = as_whole(other)
+        if not isinstance(other, (Size, int)):
+            return False if isinstance(other, numbers.Real) else NotImplemented
         if is_same(self, other):
             return True
-        if isinstance(other, Size) or other >= self.least:
-            assume("of sizes", f"{self} ≠ {other}")
-        return False
+        return False if isinstance(other, int) and other < self.least else self._taken_not_to_be("=", other)
 
     def __hash__(self) -> int:
-        return hash(repr(self))
+        """Refused: a set or a dictionary compares hashes before numbers, so that its answer would assume nothing."""
+        raise NoRule(f"no rule for {self}, a size, in a set or as a key; compare it with ==")
 
     def __gt__(self, other: Any) -> bool:
-        return self._is(other, ">", isinstance(other, int) and self.least > other)
+        return self._is(">", other)
 
     def __ge__(self, other: Any) -> bool:
-        return self._is(other, "≥", isinstance(other, int) and self.least >= other)
+        return self._is("≥", other)
 
     def __lt__(self, other: Any) -> bool:
-        return False if isinstance(other, int) and self.least >= other else self._is(other, "<", False)
+        return self._is("<", other)
 
     def __le__(self, other: Any) -> bool:
-        return False if isinstance(other, int) and self.least > other else self._is(other, "≤", False)
+        return self._is("≤", other)
 
-    def _is(self, other: Any, sign: str, known: bool) -> bool:
-        """Whether it is `known`; else it is taken not to be so, as an assumption."""
-        if isinstance(other, Size) and is_same(self, other):
-            return sign in "≥≤"
-        if not known:
-            assume("of sizes", f"not {self} {sign} {other}")
-        return known
+    def _is(self, sign: str, other: Any) -> bool:
+        """Whether it is known to be so; else it is taken not to be so, as an assumption."""
+        other = as_whole(other)
+        if isinstance(other, Size):
+            return sign in "≥≤" if is_same(self, other) else self._taken_not_to_be(sign, other)
+        if not isinstance(other, numbers.Real):
+            return NotImplemented
+        of_least = ORDERS[sign](self.least, other)
+        if not math.isfinite(other):
+            return ORDERS[sign](0, other)
+        return of_least if of_least == (sign in ">≥") else self._taken_not_to_be(sign, other)
+
+    def _taken_not_to_be(self, sign: str, other: Any) -> bool:
+        text = f"{self} ≠ {other}" if sign == "=" else f"not {self} {sign} {other}"
+        asked[text] = Asked(ORDERS[sign], self, other)
+        assume("of sizes", text)
+        return False
 
     def __bool__(self) -> bool:
         return self != 0
 
+    def __index__(self) -> int:
+        raise NoRule(f"no rule for {self}, a size, where a number is needed, as in range, np.ones or np.arange")
+
+    __int__ = __float__ = __index__
+
     def __repr__(self) -> str:
-        return self.name or {"product": "·", "sum": "+"}[self.way].join(map(str, self.parts))
+        if self.name:
+            return self.name
+        return (
+            "·".join(bracketed(part) for part in self.parts)
+            if self.way == "product"
+            else "+".join(map(str, self.parts))
+        )
+
+
+ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq, ">": operator.gt, "≥": operator.ge, "<": operator.lt, "≤": operator.le,
+}  # fmt: skip
+
+
+class Asked(NamedTuple):
+    """What is asked of sizes, and taken not to be so: that they are in this order."""
+
+    order: Callable[[Any, Any], bool]
+    one: Size
+    other: Any
+
+    def difference(self, lengths: Mapping[str, int]) -> Any:
+        """The one less the other, where letters are these lengths."""
+        return length_at(self.one, among(lengths)) - length_at(self.other, among(lengths))
+
+    def is_so(self, lengths: Mapping[str, int]) -> bool:
+        """Whether what is asked is so there."""
+        return self.order(self.difference(lengths), 0)
+
+    def letters(self) -> set[str]:
+        """The letters that it is about."""
+        return letters_in(self.one) | letters_in(self.other)
+
+
+asked: dict[str, Asked] = {}  # by the words of the assumption that it is not so
+
+
+def length_at(size: Any, length: Callable[[str], int]) -> Any:
+    """The number that a size is, from the lengths of its letters."""
+    if not isinstance(size, Size):
+        return size
+    if not size.made:
+        return length(size.name)
+    of, sizes = size.made
+    return of([length_at(n, length) for n in sizes])
+
+
+def among(lengths: Mapping[str, int]) -> Callable[[str], int]:
+    """The length of a letter: of one that has none here, as a number is its own, and else 2."""
+    return lambda name: lengths.get(name, int(name) if name.isdigit() else 2)
+
+
+def letters_in(size: Any) -> set[str]:
+    """The letters of which a size is made."""
+    if not isinstance(size, Size):
+        return set()
+    return set().union(*map(letters_in, size.made[1])) if size.made else {size.name}
+
+
+def as_whole(x: Any) -> Any:
+    """A number that is whole as a Python integer; anything else as it is."""
+    is_number = isinstance(x, numbers.Real) and math.isfinite(x)
+    return int(x) if is_number and x == int(x) else x
+
+
+def bracketed(size: Any, *others: str) -> str:
+    """A size as it is written within another, so that no two are written alike."""
+    text = str(size)
+    return f"({text})" if any(sign in text for sign in (" ", "+", *others)) else text
 
 
 def _computed(one: Any, sign: str, other: Any) -> Any:
@@ -129,9 +222,10 @@ def _computed(one: Any, sign: str, other: Any) -> Any:
         return one
     if isinstance(one, int) and one == 0 and sign == "+":
         return other
+    name = f"{one} {sign} {bracketed(other)}"
     if sign == "−":
-        return Size(f"{one} − {other}", "difference", least=-math.inf)
-    return Size(f"{one} + {other}", "computed", least=least_of(one) + least_of(other))
+        return Size(name, "difference", least=-math.inf, made=(lambda n: operator.sub(*n), (one, other)))
+    return Size(name, "computed", least=least_of(one) + least_of(other), made=(sum, (one, other)))
 
 
 def least_of(size: Size | int) -> float:
