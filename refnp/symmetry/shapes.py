@@ -24,6 +24,7 @@ GIVEN = re.compile(rf"([\w.]+) ({SHAPE})")
 LENGTHS = (*range(1, 11), 16, 17)
 LONG = 1025  # a length beside short ones
 SHORT = (1, 12, 4)  # the lengths of the others beside a long one, for so many letters
+SCALES = (1.0, 1 / 32, 1e4)  # of the numbers that are tried where one side is none
 EACH, TIMES = 3, 4  # lengths at which what f asks is so, and how often they are tried
 GIVEN_AT_MOST, FORMED_AT_MOST = 20_000, 4_000_000  # numbers of an array
 GROSS = 1e-3  # of the largest number: rounding is smaller
@@ -149,21 +150,59 @@ def contradiction(instances: Instances, sides: Sides) -> str:
     """Sizes at which the two `sides` of what is proved differ, in words; "" if none were found.
 
     They are computed of arrays of numbers, with a generator for what else is drawn; where that raises an error, nothing
-    is known.
+    is known. They differ, too, if at all sizes one side alone is no number at some place, whatever the numbers are.
     """
     rng = np.random.default_rng(0)
+    undefined: list[tuple[int, str]] = []
+    is_defined = False
     for sizes in instances.lengths(rng):
-        arrays = instances.arrays(sizes, rng)
+        at = "".join(f", {name} = {length}" for name, length in sizes.items()).replace(",", ", with", 1)
         try:
             with np.errstate(all="ignore"):
-                one, other = sides(arrays, rng)
-                differ = list(one) != list(other) or any(map(grossly_differ, one.values(), other.values()))
+                one, other = sides(instances.arrays(sizes, rng), rng)
+                if list(one) != list(other) or any(map(grossly_differ, one.values(), other.values())):
+                    return f"numbers contradict it{at}"
+            if not is_defined and max(sizes.values(), default=1) <= max(LENGTHS):
+                place = undefined_place(instances, sizes, sides)
+                undefined += [(sum(sizes.values()), f"{place}, whatever the numbers are{at}")] if place else []
+                is_defined = place == "" and min(sizes.values(), default=2) > 1
         except Exception:  # the sides may be any code, which need not take these arrays
             continue
-        if differ:
-            lengths = ", ".join(f"{name} = {length}" for name, length in sizes.items())
-            return f"numbers contradict it{lengths and ', with '}{lengths}"
-    return ""
+    return f"numbers contradict it: {min(undefined)[1]}" if undefined and not is_defined else ""
+
+
+def undefined_place(instances: Instances, sizes: Mapping[str, int], sides: Sides) -> str | None:
+    """A place at which one side alone is no number for all numbers that are tried, in words; "" if there is none.
+
+    None where nothing is known: where both sides are none there, or some numbers became too large or too small.
+    """
+    rng, alone, known = np.random.default_rng(0), np.True_, None
+    for scale, sign in (*itertools.product(SCALES, (None, 1, -1)),) * 2:
+        arrays = {name: _scaled(x, scale, sign) for name, x in instances.arrays(sizes, rng).items()}
+        flags: list[str] = []
+        with np.errstate(all="ignore", over="call", under="call", call=lambda kind, _, noted=flags: noted.append(kind)):
+            known = one, other = sides(arrays, np.random.default_rng(0))  # the same element of the group each time
+        if flags:
+            continue
+        finite = [np.concatenate([np.isfinite(x).ravel() for x in side.values()]) for side in (one, other)]
+        alone = alone & (finite[0] != finite[1])
+        if not alone.any():
+            return "" if np.any(finite, 0).all() else None
+    if not np.ndim(alone):
+        return None
+    left = int(np.argmax(alone))
+    for name, x in known[0].items():
+        if left < np.size(x):
+            i = np.unravel_index(left, np.shape(x))
+            value = next(v for v in (np.asarray(side[name])[i] for side in known) if not np.isfinite(v))
+            return f"one side alone is {value} at {name}{[int(k) for k in i]}"
+        left -= np.size(x)
+    return None
+
+
+def _scaled(x: np.ndarray, scale: float, sign: int | None) -> np.ndarray:
+    """Numbers that are larger or smaller, and all of one sign if there is one; what are no floats stay."""
+    return x if x.dtype.kind != "f" else scale * (x if sign is None else sign * np.abs(x))
 
 
 def lengths_of(shapes: str) -> list[str]:

@@ -292,6 +292,49 @@ SAME_PLACES = [  # an array beside itself: where the places are the same, so are
 ]
 
 
+def units(x):
+    """(x_i − x_j)/|x_i − x_j|."""
+    away = x[:, None] - x
+    return away / np.sqrt((away * away).sum(-1, keepdims=True))
+
+
+def before(x):
+    """The sum of the rows before each."""
+    return np.cumsum(x, 0) - x
+
+
+DIVISIONS = [  # f and g, which are equal by the rules, and whether they are so for some numbers at all
+    (lambda x: (units(x) ** 2).sum(-1), lambda x: 1 + 0 * (x[:, None] - x).sum(-1), False),
+    (lambda x: (x - x[:1]) / (x - x[:1]), lambda x: 1 + 0 * x, False),
+    (lambda x: (x - x[-1:]) / (x - x[-1:]), lambda x: 1 + 0 * x, False),
+    (lambda x: before(x) / before(x), lambda x: 1 + 0 * x, False),
+    (lambda x: before(x) / before(x) * (1 + x) / (1 + x), lambda x: 1 + 0 * x, False),
+    (lambda x: np.sqrt(x) ** 2, lambda x: x, True),
+    (lambda x: np.sqrt(-x) ** 2, lambda x: -x, True),
+    (lambda x: np.sqrt(1 - x * x) ** 2, lambda x: 1 - x * x, True),
+    (lambda x: np.exp(np.log(x - 1000)), lambda x: x - 1000, True),
+    (lambda x: np.sqrt(before(x) + x) ** 2, lambda x: before(x) + x, True),
+    (lambda x: (x - x.mean(0)) / (x - x.mean(0)), lambda x: 1 + 0 * x, True),
+    (lambda x: x * (x.shape[0] - 1) / (x.shape[0] - 1), lambda x: x, True),
+    (lambda x: np.exp(x + 1000) / np.exp(1000 + 0 * x), lambda x: np.exp(x), True),
+]
+
+
+@pytest.mark.parametrize("row", range(len(DIVISIONS)))
+def test_what_is_no_number_for_any_input_contradicts_a_proof(row):
+    f, g, somewhere = DIVISIONS[row]
+    proof = prove_equal(f, g, "x (n, d)")
+    assert bool(proof) == somewhere, str(proof)
+    assert somewhere or "alone is nan at output[0, 0]" in proof.missing or "two places are the same" in proof.missing
+
+
+def test_an_equivariance_is_contradicted_where_one_side_alone_is_no_number():
+    f = lambda x: x * (x - x[:1]) / (x - x[:1])
+    assert "alone is nan" in prove(equivariant(f, Permute("x", 0), Permute(axis=0)), "x (n, d)").missing
+    f = lambda x: x * (x - x.mean(0)) / (x - x.mean(0))
+    assert prove(equivariant(f, Permute("x", 0), Permute(axis=0)), "x (n, d)")
+
+
 def test_places_are_shifted_by_whole_numbers_and_stay_whole():
     offsets = lambda p: p.astype(int)[:, None] - p.astype(int)
     assert prove(invariant(offsets, Translate("p", axis=None)), "p whole < n (m)")
