@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from refnp.claims.row import APPROXIMATE, BROKEN, EXACT, NO_PROOF, ON_SUBGROUP, UNDECIDED, Row, Trial
-from refnp.numbers.indexed.expressions import assuming
+from refnp.numbers.indexed.expressions import TOO_MANY
 from refnp.symmetry import Claim, Verdict, prove, search
 from refnp.symmetry.judge import discrepancy
 from refnp.symmetry.proving import Proof
@@ -23,7 +23,6 @@ from refnp.symmetry.proving import Proof
 COUNT, THOROUGH_COUNT = 6, 48  # inputs for each claim
 SIMPLIFY, THOROUGH_SIMPLIFY = 60, 1000  # inputs that may be tried to make a counter-example simpler
 REFINED, ELEMENTS = 4, 4  # inputs at each level and for each point of a picture, and elements with each
-OF_A_PROOF = 20_000  # products formed
 DIFFERENT = (23, 29, 31)  # lengths that nothing else has
 FALLS = 0.25  # the least rate at which a discrepancy is said to fall
 
@@ -145,12 +144,10 @@ def proved(found: Found, trial: Trial) -> Found:
 def proof_of(trial: Trial) -> Proof:
     """The proof of a claim: step by step, or else of the whole."""
     if trial.shapes == NO_PROOF:
-        return Proof(str(trial.claim), "", False, (), "more than the products that a proof may take", 0.0)
+        return Proof(str(trial.claim), "", False, (), TOO_MANY, 0.0)
     shapes = trial.shapes or shapes_of(trial)
-    with assuming() as limits:
-        limits.most = OF_A_PROOF
-        steps = prove(trial.claim, shapes, in_steps=True)
-        return steps or prove(trial.claim, shapes) or steps
+    steps = prove(trial.claim, shapes, in_steps=True)
+    return steps or prove(trial.claim, shapes) or steps
 
 
 def shapes_of(trial: Trial) -> str:

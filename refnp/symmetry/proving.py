@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from refnp.numbers.indexed.arrays import LETTERED, Indexed, Places, any_numbers, forming, symbol
-from refnp.numbers.indexed.expressions import NoRule, assuming, atom
+from refnp.numbers.indexed.expressions import TOO_MANY, NoRule, assuming, atom
 from refnp.numbers.indexed.indices import moved as turned
 from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, same, sentences
 from refnp.numbers.indexed.sizes import Size, asked, is_alike, pieces, product_of, sum_of
@@ -34,12 +34,12 @@ from refnp.symmetry.shapes import Instances, Sides, another, contradiction, leng
 from refnp.symmetry.shifts import Roll
 
 HAS_LENGTH = re.compile(r"[(,·+] *([4-9]|\d\d+)\b")  # a number that is tried as a letter
-OF_ALL_STEPS, OF_THE_END = 40_000, 20_000  # products formed
+OF_A_PROOF, OF_ALL_STEPS, OF_THE_END = 10_000, 40_000, 20_000  # products formed
 DONE = re.compile("terms are left|more than")  # of what is missing where numbers in place of letters would not help
 WORD = re.compile(r"[^\W\d_]\w*")
 Arrays = Mapping[str, Any]
 REARRANGED = (Permute, Flip, Roll, Select, Repeat)  # actions that take entries to other places of an axis
-UNMOVED = (Translate, Negate, Scale, Trivial)  # those that change numbers, and no place
+IN_STEPS = (*REARRANGED, Translate, Negate, Scale, Trivial)  # those, and such as change numbers, and no place
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,15 @@ def prove(claim: Claim, shapes: str, *, in_steps: bool = False, **options: Any) 
         g, outputs = claim.action.draw(rng, x), of_numbers.at(x, np.float64)
         return of_numbers.left(g, x, outputs, np.float64), of_numbers.right(g, outputs)
 
-    return beside_numbers(shapes, lambda: tried(shapes, of, any_weights=in_steps), sides)
+    proof = beside_numbers(shapes, lambda: tried(shapes, of, any_weights=in_steps), sides)
+    long = proof.missing == TOO_MANY and not in_steps and isinstance(claim.action, IN_STEPS)
+    return replace(proof, missing=f"{TOO_MANY}; prove it step by step: in_steps=True") if long else proof
 
 
 def beside_numbers(shapes: str, of: Callable[[], Proof], sides: Sides) -> Proof:
     """The proof; none where numbers contradict what is proved."""
-    with forming() as formed:
+    with forming() as formed, assuming() as limits:
+        limits.most = OF_A_PROOF
         proof = of()
     if not proof:
         return proof
@@ -173,7 +176,7 @@ def in_lockstep(
     """
     action: Any = claim.action
     start = time.perf_counter()
-    if type(action) not in (*REARRANGED, *UNMOVED):
+    if not isinstance(action, IN_STEPS):
         return Proof(str(claim), shapes, False, (), f"in steps: no rule for {action}", 0.0)
     size, mover = None, None
     if isinstance(action, REARRANGED):

@@ -470,6 +470,17 @@ def test_an_encoder_of_any_depth_is_proved_step_by_step():
     assert prove(invariant(summed, Permute("x", -2)), ENCODER, in_steps=True, depth=2)
 
 
+def test_what_takes_too_long_is_not_proved_at_once_but_step_by_step():
+    for f in (lambda x: x.sum() ** 6, lambda x: (x @ x.T).sum() ** 5 * x.sum() ** 4):
+        proof = prove(invariant(f, Permute("x", 0)), "x (n, d)")
+        assert not proof
+        assert proof.missing == "more than the products that a proof may take; prove it step by step: in_steps=True"
+        assert prove(invariant(f, Permute("x", 0)), "x (n, d)", in_steps=True)
+    assert prove(invariant(lambda x: x.sum() ** 4, Permute("x", 0)), "x (n, d)")
+    missing = prove_equal(lambda x: x.sum() ** 6, lambda x: x.sum() ** 3 * x.sum() ** 3, "x (n, d)").missing
+    assert missing == "more than the products that a proof may take"
+
+
 def test_what_is_false_of_an_encoder_is_not_proved_in_steps():
     assert not prove(invariant(encoder, Permute("x", -2)), ENCODER, in_steps=True, depth=1)
     assert not prove(equivariant(summed, Permute("x", -2), Permute(axis=-1)), ENCODER, in_steps=True, depth=1)

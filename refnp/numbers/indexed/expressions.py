@@ -17,9 +17,22 @@ from fractions import Fraction
 from typing import Any
 
 from refnp.numbers.indexed.indices import equal, index, solved
-from refnp.numbers.indexed.terms import Atom, Bound, Factors, Index, Inside, fresh, frozen, letters_of, renamed, thawed
+from refnp.numbers.indexed.terms import (
+    Atom,
+    Bound,
+    Factors,
+    Index,
+    Inside,
+    fresh,
+    frozen,
+    letters_of,
+    renamed,
+    spending,
+    thawed,
+)
 
 MOST = 200_000  # products formed for one theorem
+TOO_MANY = "more than the products that a proof may take"
 
 
 class NoRule(TypeError):
@@ -39,7 +52,7 @@ _assumed = contextvars.ContextVar[Assumptions | None]("assumed", default=None)
 def assuming() -> Iterator[Assumptions]:
     """Within this block what rules assume is noted: that an expression is not 0, or that it is positive."""
     found, outer = Assumptions(), _assumed.get()
-    found.most = MOST if outer is None else outer.most
+    found.most = MOST if outer is None else outer.most - outer.products
     token = _assumed.set(found)
     try:
         yield found
@@ -70,7 +83,10 @@ def spend(products: float) -> None:
     if noted is not None:
         noted.products += products
         if noted.products > noted.most:
-            raise NoRule(f"more than {noted.most} products")
+            raise NoRule(TOO_MANY)
+
+
+spending.append(spend)
 
 
 class Expression(dict):

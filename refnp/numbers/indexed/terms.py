@@ -19,8 +19,9 @@ This file renames letters and writes terms in their canonical form; the rules of
 
 import functools
 import itertools
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -31,6 +32,8 @@ Factors = tuple[tuple[Atom, Fraction], ...]
 Terms = Iterable[tuple[tuple[Bound, Factors], Fraction]]
 
 _count = itertools.count()
+spending: list[Callable[[float], None]] = []  # of expressions.py: counts products formed, or what takes as long
+ORDERS_OF_A_PRODUCT = 10  # of letters, that take as long to be tried
 WORDS = re.compile(r"[\w.·πδ⁻^#-]+")
 INNER = re.compile(r"s\d+\.\d+")  # letters of sums within an atom
 
@@ -192,5 +195,7 @@ def _orders(bound: Bound, factors: Factors) -> Iterator[list[tuple[str, str]]]:
     groups: dict[str, list[tuple[str, str]]] = {}
     for letter, size in bound:
         groups.setdefault(seat(letter, size), []).append((letter, size))
+    for spend in spending:
+        spend(math.prod(math.factorial(len(group)) for group in groups.values()) / ORDERS_OF_A_PRODUCT)
     runs = [itertools.permutations(groups[text]) for text in sorted(groups)]
     return (list(itertools.chain(*choice)) for choice in itertools.product(*runs))
