@@ -147,7 +147,8 @@ def _concatenate(*arrays, axis):
     """y = arrays joined along `axis`."""
     arrays = tuple(as_array(a) for a in arrays)
     (axis,) = normalize_axes("concatenate", axis, arrays[0].ndim)
-    if len({(a.ndim, a.shape[:axis], a.shape[axis + 1 :]) for a in arrays}) > 1:
+    across = [(a.shape[:axis], a.shape[axis + 1 :]) for a in arrays]
+    if across.count(across[0]) < len(across):
         shapes = ", ".join(str(a.shape) for a in arrays)
         raise ValueError(f"concatenate: shapes {shapes} may differ along axis {axis} only")
     ends = np.cumsum([a.shape[axis] for a in arrays])
@@ -161,9 +162,9 @@ def stack(arrays: Sequence[ArrayLike], axis: int = 0) -> Array | Tensor:
     """
     if not _several("stack", arrays):
         raise ValueError("stack: no arrays were given; pass at least one")
-    shapes = {np.shape(raw(a)) for a in arrays}
-    if len(shapes) > 1:
-        raise ValueError(f"stack: shapes {sorted(shapes)} differ; all must be the same")
+    shapes = [np.shape(raw(a)) for a in arrays]
+    if shapes.count(shapes[0]) < len(shapes):
+        raise ValueError(f"stack: shapes {sorted(set(shapes))} differ; all must be the same")
     return _stack(*arrays, axis=axis)
 
 

@@ -33,7 +33,7 @@ Terms = Iterable[tuple[tuple[Bound, Factors], Fraction]]
 
 _count = itertools.count()
 spending: list[Callable[[float], None]] = []  # of expressions.py: counts products formed, or what takes as long
-ORDERS_OF_A_PRODUCT = 10  # of letters, that take as long to be tried
+ORDERS_OF_A_PRODUCT, TEXT_OF_A_PRODUCT = 10, 1000  # orders of letters, or characters written, that take as long
 WORDS = re.compile(r"[\w.·πδ⁻^#-]+")
 INNER = re.compile(r"s\d+\.\d+")  # letters of sums within an atom
 
@@ -149,7 +149,10 @@ def renamed(atom: Atom, new: Mapping[str, str]) -> Atom:
 
 def frozen(terms: Mapping[tuple[Bound, Factors], Fraction]) -> Inside:
     """Terms as what stands inside of an atom."""
-    return Inside(tuple(sorted(canonical(terms).items(), key=repr)))
+    found = Inside(tuple(sorted(canonical(terms).items(), key=repr)))
+    for spend in spending:
+        spend(len(found.text) / TEXT_OF_A_PRODUCT)
+    return found
 
 
 def canonical(terms: Mapping[tuple[Bound, Factors], Fraction]) -> dict[tuple[Bound, Factors], Fraction]:
