@@ -25,11 +25,10 @@ KINDS = {  # how assumptions end, and what is said of all of these
     "≥ 0": "what stands under a root is not negative",
 }
 PLAIN = {  # of messages of Python and NumPy, and what they mean here
-    "interpreted as an integer": "an array or a loop whose length is a letter",
+    "where Python needs a number": "an array or a loop whose length is a letter",
     "len of an array": "a number is asked for, where the length of an axis is a letter",
     "which only decides": "numbers are computed with, of which a rule only decides",
     "unsupported operand": "a length that is a letter times a number that is no whole one",
-    "must be real number": "numbers are asked of an array of unknown ones",
     "pass an array": "an array of numbers is asked for",
     "pass integers": "places that are unknown numbers",
     "must be (N,)": "orders of a number of targets that is a letter",

@@ -98,6 +98,14 @@ class Claim:
         default_factory=OrderedDict, init=False, repr=False, compare=False
     )
 
+    def __post_init__(self) -> None:
+        """TypeError for what is no action, as a class of actions is none."""
+        for action in (self.action, self.action_out):
+            if isinstance(action, type):
+                raise TypeError(f"{action.__name__} is a class of actions; pass one of them, {action.__name__}(…)")
+            if not isinstance(action, Action):
+                raise TypeError(f"an action is {action!r}; pass one of refnp.symmetry, such as Permute('x', 0)")
+
     @functools.cached_property
     def constants(self) -> DType:
         """The precision of the constants in f: float64, or float32 if it holds such numbers."""

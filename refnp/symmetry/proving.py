@@ -100,24 +100,25 @@ def prove(claim: Claim, shapes: str, *, in_steps: bool = False, **options: Any) 
         g, outputs = claim.action.draw(rng, x), of_numbers.at(x, np.float64)
         return of_numbers.left(g, x, outputs, np.float64), of_numbers.right(g, outputs)
 
-    proof = beside_numbers(shapes, lambda: tried(shapes, of, any_weights=in_steps), sides)
+    most = 2 * (OF_ALL_STEPS + OF_THE_END) if in_steps else OF_A_PROOF
+    proof = beside_numbers(shapes, lambda: tried(shapes, of, any_weights=in_steps), sides, most)
     long = proof.missing == TOO_MANY and not in_steps and isinstance(claim.action, IN_STEPS)
     return replace(proof, missing=f"{TOO_MANY}; prove it step by step: in_steps=True") if long else proof
 
 
-def beside_numbers(shapes: str, of: Callable[[], Proof], sides: Sides) -> Proof:
-    """The proof; none where numbers contradict what is proved."""
+def beside_numbers(shapes: str, of: Callable[[], Proof], sides: Sides, most: int = OF_A_PROOF) -> Proof:
+    """The proof, of at most so many products; none where numbers contradict what is proved."""
     with forming() as formed, assuming() as limits:
-        limits.most = OF_A_PROOF
+        limits.most = most
         proof = of()
     if not proof:
         return proof
     numbers = {int(n) for a in proof.assumptions if is_of_sizes(a, shapes) for n in re.findall(r"\d+", a)}
     orders = [asked[a] for a in proof.assumptions if a in asked]
     near = {n + step for n in numbers for step in (-1, 0, 1)}
-    against = contradiction(Instances(shapes, near, orders, formed.values()), sides)
+    against, unknown = contradiction(Instances(shapes, near, orders, formed.values()), sides)
     if not against:
-        return proof
+        return replace(proof, assumptions=(*proof.assumptions, unknown)) if unknown else proof
     assumed = f"; it is proved only if {'; '.join(proof.assumptions)}" if proof.assumptions else ""
     return replace(proof, proved=False, assumptions=(), missing=against + assumed)
 
@@ -191,7 +192,7 @@ def in_lockstep(
             found = leaves(claim.f(**both, **given), claim.read)
         except LACKING as lacking:
             return Proof(str(claim), shapes, False, (), in_words(lacking), time.perf_counter() - start)
-        steps.most = OF_THE_END
+        steps.most = steps.products + OF_THE_END
         plain = {name: getattr(y, "plain", y) for name, y in found.items()}
         proof = equal_leaves(
             str(claim),

@@ -146,12 +146,13 @@ def _first_met(order: Asked, letter: str, rest: dict[str, int]) -> dict[str, int
     return None
 
 
-def contradiction(instances: Instances, sides: Sides) -> str:
-    """Sizes at which the two `sides` of what is proved differ, in words; "" if none were found.
+def contradiction(instances: Instances, sides: Sides) -> tuple[str, str]:
+    """Sizes at which the two `sides` of what is proved differ, in words, "" if none were found; what is not known.
 
     They are computed of arrays of numbers, with a generator for what else is drawn; where that raises an error, nothing
     is known. They differ, too, if at all sizes one side alone is no number at some place, whatever the numbers are.
     """
+    refused: str | None = ""
     rng = np.random.default_rng(0)
     undefined: list[tuple[int, str]] = []
     is_defined = False
@@ -161,14 +162,18 @@ def contradiction(instances: Instances, sides: Sides) -> str:
             with np.errstate(all="ignore"):
                 one, other = sides(instances.arrays(sizes, rng), rng)
                 if list(one) != list(other) or any(map(grossly_differ, one.values(), other.values())):
-                    return f"numbers contradict it{at}"
+                    return f"numbers contradict it{at}", ""
+            refused = None
             if not is_defined and max(sizes.values(), default=1) <= max(LENGTHS):
                 place = undefined_place(instances, sizes, sides)
                 undefined += [(sum(sizes.values()), f"{place}, whatever the numbers are{at}")] if place else []
                 is_defined = place == "" and min(sizes.values(), default=2) > 1
-        except Exception:  # the sides may be any code, which need not take these arrays
+        except Exception as error:  # the sides may be any code, which need not take these arrays
+            refused = None if refused is None else refused or str(error) or type(error).__name__
             continue
-    return f"numbers contradict it: {min(undefined)[1]}" if undefined and not is_defined else ""
+    if undefined and not is_defined:
+        return f"numbers contradict it: {min(undefined)[1]}", ""
+    return "", f"it takes arrays of numbers; none was taken of those that were tried: {refused}" if refused else ""
 
 
 def undefined_place(instances: Instances, sizes: Mapping[str, int], sides: Sides) -> str | None:

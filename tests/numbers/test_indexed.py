@@ -281,7 +281,7 @@ def test_a_branch_that_hangs_on_a_number_is_taken_as_it_is_asked():
     for sign in (1, -1):
         proof = same(lambda sign=sign: X if sign * X.sum() > 0 else Y, lambda: X)
         assert proof
-        assert any("> 0] = 1" in assumption or "+ 1 = 1" in assumption for assumption in proof.assumptions)
+        assert any(assumption.removeprefix("not ").endswith("> 0]") for assumption in proof.assumptions)
     assert same(lambda: X if X.sum() * 0 > 1 else Y, lambda: Y).assumptions == ()
     assert same(lambda: X if (X * 0).sum() + 2 > 1 else Y, lambda: X).assumptions == ()
     assert same(lambda: X if symbol("w") == 1 else Y, lambda: Y).assumptions == ("w − 1 ≠ 0",)

@@ -230,8 +230,80 @@ def test_a_function_that_refuses_the_numbers_that_are_tried_is_proved_as_before(
             raise ValueError("only others")
         return x.sum(0)
 
-    assert prove(invariant(f, Permute("x", 0)), "x (n, d)")
+    proof = prove(invariant(f, Permute("x", 0)), "x (n, d)")
+    assert proof
+    assert "if it takes arrays of numbers; none was taken of those that were tried: ValueError: only others" in str(
+        proof
+    )
     assert prove_independent(lambda x, y: f(x), "y", "x (n, d), y (n)")
+    assert not prove(invariant(lambda x: x.sum(0), Permute("x", 0)), "x (n, d)").assumptions
+
+
+def test_a_claim_is_about_actions_and_no_classes_of_them():
+    for make in (lambda: invariant(unit, Permute), lambda: equivariant(unit, Permute("x", 0), Permute)):
+        with pytest.raises(TypeError, match=r"Permute is a class of actions; pass one of them, Permute\(…\)"):
+            make()
+    with pytest.raises(TypeError, match="an action is 0"):
+        invariant(unit, 0)
+    assert invariant(unit, Permute("x", 0))
+
+
+MISSING = [  # what has no rule, and what is said; each beside what has one
+    (
+        lambda x: np.zeros((x.shape[0], 1)) + x,
+        "no rule for n, a size, where Python needs a number",
+        lambda x: np.zeros_like(x),
+    ),
+    (lambda x: sum(x[i] for i in range(x.shape[0])), "no rule for n, a size", lambda x: 0 * x + x.sum(0)),
+    (
+        lambda x: np.ones(x.shape[0])[:, None] * x,
+        "error of Python's in `",
+        lambda x: np.ones_like(x),
+    ),
+    (lambda x: np.arange(x.shape[0])[:, None] * x, "unknown ones", lambda x: np.full_like(x, 2.0) * x),
+    (lambda x: np.asarray(x).sum(0) + x, "numbers are asked of an array", lambda x: x.sum(0) + x),
+    (lambda x: x[:, ::2], "a slice None:None:2 of an axis", lambda x: x[:, ::-1]),
+    (lambda x: [x][x.ndim], "list index out of range; an error of Python's in", lambda x: [x][x.ndim - 2]),
+    (lambda x: np.prod(x, 0) * x, "no rule for prod", lambda x: x / x.std(0) + np.var(x, 0, keepdims=True)),
+]
+
+
+@pytest.mark.parametrize("row", range(len(MISSING)))
+def test_what_is_missing_is_said_of_what_was_asked(row):
+    f, missing, with_rule = MISSING[row]
+    of = lambda f: prove(equivariant(f, Permute("x", 0), Permute(axis=0)), "x (n, d)")
+    assert missing in of(f).missing
+    assert of(with_rule), of(with_rule).missing
+
+
+def test_arrays_that_are_stacked_are_not_read_at_an_unknown_place():
+    claim = lambda f: equivariant(f, Permute("x", 0), Permute(axis=0))
+    for f in (lambda x: np.stack([2 * row for row in x]), lambda x: np.concatenate([2 * row[None] for row in x])):
+        assert "no rule for one of several arrays" in prove(claim(f), "x (3, d)").missing
+        assert prove(invariant(lambda x, f=f: f(x).sum(1), Permute("x", 1)), "x (3, d)")
+
+
+def test_an_index_of_places_is_of_the_first_axis_unless_others_stand_before_it():
+    shapes = "p whole < n (m), x (n, n)"
+    assert prove_equal(lambda p, x: x[p], lambda p, x: np.take(x, p, 0), shapes)
+    assert prove_equal(lambda p, x: x[..., p], lambda p, x: np.take(x, p, 1), shapes)
+    assert not prove_equal(lambda p, x: x[p], lambda p, x: np.take(x, p, 1), shapes)
+    assert prove_equal(lambda p, x: x[:, p, :], lambda p, x: np.take(x, p, 1), "p whole < n (m), x (n, n, d)")
+    apart = prove_equal(lambda p, x: x[p, :, p], lambda p, x: x[p, :, p], "p whole < n (m), x (n, d, n)")
+    assert "no rule for an index of places and other things" in apart.missing
+    assert prove(invariant(lambda p, x: x[p].sum(0), Permute("p", 0)), "p whole < v (n), x (v, d)")
+    assert (
+        "no rule for places on an axis of v"
+        in prove_equal(lambda p, x: x[p], lambda p, x: x[p], "p whole < v (n), x (n, d)").missing
+    )
+
+
+def test_a_size_and_a_condition_are_said_in_words():
+    proof = prove_equal(lambda x: x * (x.shape[0] - 1) / (x.shape[0] - 1), lambda x: x, "x (n)")
+    assert proof.sizes == "every size with (n − 1) ≠ 0"
+    proof = prove(invariant(lambda x: x.sum() if not x.sum() > 3 else x.sum() + 0, Permute("x", 0)), "x (n)")
+    assert "Σ_i x[i] − 3 > 0]" in " ".join(proof.assumptions)
+    assert not any("= 1" in assumption for assumption in proof.assumptions)
 
 
 def near(x, *lengths):
@@ -260,6 +332,8 @@ TYPES = [  # f and g, whether they are the same, and the shapes
     (lambda x, y: np.logical_and(x, y), lambda x, y: x * y, False, "x (n), y (n)"),
     (lambda x, y: np.logical_and(x, y), lambda x, y: (x != 0) & (y != 0), True, "x (n), y (n)"),
     (lambda x: np.logical_not(x), lambda x: 1 - x, False, "x (n)"),
+    (lambda x: -(x > 0) + 0.0, lambda x: -1.0 * (x > 0), False, "x (n)"),
+    (lambda x: -1.0 * (x > 0), lambda x: -((x > 0) * 1.0), True, "x (n)"),
     (lambda m: np.logical_not(m), lambda m: 1 - 1.0 * m, True, "m boolean (n)"),
 ]
 

@@ -68,6 +68,7 @@ class Indexed(Kind):
     __rtruediv__: Any
     __matmul__: Any
     __rmatmul__: Any
+    __neg__: Any
 
     def __init__(self, shape: Sequence[Any], at: At, seen: "Condition | None" = None, factors: tuple = ()):
         self.shape, self._at, self.seen, self.factors = tuple(shape), at, seen, factors
@@ -151,8 +152,10 @@ class Indexed(Kind):
             return True
         raise NoRule("a branch that hangs on the value of an array")
 
-    def __neg__(self) -> "Indexed":
-        return self * -1
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise NoRule("numbers are asked of an array of unknown ones")
+
+    __int__ = __index__ = __float__ = __complex__ = __array__  # type: ignore[assignment]
 
     def __pow__(self, p: Any) -> "Indexed":
         if isinstance(p, Indexed):
@@ -261,22 +264,23 @@ class Indexed(Kind):
         return self.moved(*axes.read(self.shape, key))
 
     def _read_places(self, key: tuple) -> Any:
-        """x[..., p, q]: the entries at places, which stand together in arrays p, q … of their own."""
-        behind = len(key) - max(n for n, k in enumerate(key) if isinstance(k, Indexed)) - 1
-        of = [k for k in key if isinstance(k, Indexed)]
-        plain = self[tuple(slice(None) if isinstance(k, Indexed) else k for k in key)]
-        last = plain.ndim - behind  # behind the last axis of places
-        first = last - len(of)
-        known = [of_places(k, n) for k, n in zip(of, plain.shape[first:last], strict=True)]
+        """x[…, p, q]: the entries at places, which stand together in arrays p, q … of their own."""
+        if not any(k is Ellipsis for k in key):
+            key = (*key, Ellipsis)
+        dots = next(n for n, k in enumerate(key) if k is Ellipsis)
+        key = (*key[:dots], *[slice(None)] * (self.ndim - len(key) + 1), *key[dots + 1 :])
+        at = [n for n, k in enumerate(key) if isinstance(k, Indexed)]
+        first, last = at[0], at[-1] + 1
+        if any(not isinstance(k, Places) and k != slice(None) for k in key) or len(at) < last - first:
+            raise NoRule("no rule for an index of places and other things")
+        known = [of_places(k, n) for k, n in zip(key[first:last], self.shape[first:last], strict=True)]
         own = axes.broadcast(*(k.shape for k in known))
-        if any(not isinstance(k, Places) and k is not Ellipsis and k != slice(None) for k in key):
-            raise NoRule("an index of places and other things")
 
         def read(i: tuple) -> tuple:
             at = i[first : first + len(own)]
             return *i[:first], *(k.place(spread_index(k, at)) for k in known), *i[first + len(own) :]
 
-        return plain.moved((*plain.shape[:first], *own, *plain.shape[last:]), read)
+        return self.moved((*self.shape[:first], *own, *self.shape[last:]), read)
 
 
 class Indicator(Indexed):
@@ -421,7 +425,8 @@ def every_place(n: Any) -> Places:
 def of_places(places: Any, length: Any) -> Places:
     """The places, which must be those of an axis of that length."""
     if not isinstance(places, Places) or not axes.is_alike(places.length, length):
-        raise NoRule(f"places that are a {type(places).__name__}, of an axis of size {length}")
+        own = f"places on an axis of {places.length}" if isinstance(places, Places) else "numbers that are no places"
+        raise NoRule(f"no rule for {own} as an index of an axis of {length}")
     return places
 
 

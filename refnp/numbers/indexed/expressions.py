@@ -30,6 +30,7 @@ from refnp.numbers.indexed.terms import (
     spending,
     thawed,
 )
+from refnp.numbers.within import within
 
 MOST = 200_000  # products formed for one theorem
 TOO_MANY = "more than the products that a proof may take"
@@ -60,6 +61,11 @@ def assuming() -> Iterator[Assumptions]:
         _assumed.reset(token)
         if outer is not None:
             outer.products += found.products
+
+
+def uncounted() -> contextlib.AbstractContextManager[Any]:
+    """Within this block nothing is noted or counted, as while what was noted is written."""
+    return within(_assumed, None)
 
 
 def assume(what: str, of: Any) -> None:

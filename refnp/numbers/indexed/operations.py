@@ -49,6 +49,7 @@ from refnp.numbers.indexed.sizes import (
     Size,
     as_whole,
     broadcast,
+    counted,
     is_alike,
     is_number,
     is_one,
@@ -225,7 +226,8 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> Indexed:
     starts = list(itertools.accumulate((len(pieces(x.shape[k])) for x in every), initial=0))
 
     def at(i: tuple) -> Expression:
-        if isinstance(i[k], int):  # along an axis whose length is a number
+        if isinstance(shape[k], int):
+            counted(i[k], "one of several arrays that are joined,")
             before = list(itertools.accumulate((x.shape[k] for x in every), initial=0))
             n = max(m for m, first in enumerate(before[:-1]) if first <= i[k])
             return every[n].at((*i[:k], i[k] - before[n], *i[k + 1 :]))
@@ -339,7 +341,8 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Indexed:
     every = [finite(lift(x)) for x in arrays]
     k = axis % (every[0].ndim + 1)
     shape = broadcast(*(x.shape for x in every))
-    return Indexed((*shape[:k], len(every), *shape[k:]), lambda i: spread(every[i[k]], (*i[:k], *i[k + 1 :])))
+    one = lambda i: every[counted(i[k], "one of several arrays that are stacked,")]
+    return Indexed((*shape[:k], len(every), *shape[k:]), lambda i: spread(one(i), (*i[:k], *i[k + 1 :])))
 
 
 def broadcast_to(x: Any, shape: Sequence[Any]) -> Indexed:
@@ -461,6 +464,19 @@ def normal_cdf(x: Any) -> tuple[Indexed, Indexed]:
     return (1 + applied("erf")(x / root_2)) / 2, exp(-(x * x) / 2) / root_2_pi
 
 
+def variance(x: Any, axis: Any = None, ddof: Any = 0, keepdims: bool = False) -> Indexed:
+    """Σ (x − mean)²/(N − ddof)."""
+    x = lift(x)
+    away = x - x.mean(axis, keepdims=True)
+    count = product_of([x.shape[k] for k in listed(axis, x.ndim)])
+    return (away * away).sum(axis, keepdims) / (count - ddof)
+
+
+def deviation(x: Any, axis: Any = None, ddof: Any = 0, keepdims: bool = False) -> Indexed:
+    """The root of the variance."""
+    return variance(x, axis, ddof, keepdims) ** Fraction(1, 2)
+
+
 def _first(of: Callable) -> Callable:
     """A method of the first array."""
     return lambda x, *places, **options: of(lift(x), *places, **options)
@@ -478,7 +494,7 @@ def of_types(of_numbers: Callable, of_booleans: Callable) -> Callable:
 
 def refused(*_: Any) -> Any:
     """What NumPy refuses of booleans."""
-    raise NoRule("differences of booleans, which NumPy refuses")
+    raise NoRule("differences and negatives of booleans, which NumPy refuses")
 
 
 UFUNCS: dict[Any, Callable] = {
@@ -528,6 +544,8 @@ FUNCTIONS: dict[Any, Callable] = {
     np.sum: _first(Indexed.sum),
     np.mean: _first(Indexed.mean),
     np.max: _first(Indexed.max),
+    np.var: variance,
+    np.std: deviation,
     np.concatenate: concatenate,
     np.stack: stack,
     np.take: take,
@@ -618,7 +636,8 @@ for _name in ("add", "sub", "mul"):
     for _side in ("", "r"):
         _own = getattr(Size, f"__{_side}{_name}__")
         setattr(Size, f"__{_side}{_name}__", _or_of_numbers(_own, ARITHMETIC[_name], reflected=bool(_side)))
-for _name, _method in (("dot", dot), ("clip", clip)):
+Indexed.__neg__ = lambda x: UFUNCS[np.negative](x)  # type: ignore[method-assign]
+for _name, _method in (("dot", dot), ("clip", clip), ("var", variance), ("std", deviation)):
     setattr(Indexed, _name, _method)
 with_operators(Indexed, ARITHMETIC, reflected=True)
 with_operators(Indexed, COMPARISONS)

@@ -9,15 +9,17 @@ they do not make 0 is not proved, and may be 0 all the same.
 import functools
 import re
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from refnp.numbers.indexed import operations
 from refnp.numbers.indexed.arrays import Indexed, Places, lift, symbol
-from refnp.numbers.indexed.expressions import Assumptions, Expression, NoRule, assuming, total
+from refnp.numbers.indexed.expressions import Assumptions, Expression, NoRule, assuming, number, total, uncounted
 from refnp.numbers.indexed.functions import derivative, unknown_function
 from refnp.numbers.indexed.indices import meaning, moved
 from refnp.numbers.indexed.rules import BEFORE
@@ -189,13 +191,32 @@ def in_words(lacking: Exception) -> str:
         return str(cause)
     if isinstance(lacking, AttributeError) and isinstance(lacking.obj, Indexed):
         return f"no rule for .{lacking.name} of an array"
-    return "expressions within expressions, without end" if isinstance(lacking, RecursionError) else str(lacking)
+    if isinstance(lacking, RecursionError):
+        return "expressions within expressions, without end"
+    told = re.sub("^(Indexed|Size|Both): ", "", str(lacking))
+    frames = traceback.extract_tb(lacking.__traceback__)
+    line = next((frame.line for frame in reversed(frames) if not is_own(frame.filename)), "")
+    return told if told.startswith("no rule") or not line else f"{told}; an error of Python's in `{shortened(line)}`"
+
+
+def is_own(file: str) -> bool:
+    """Whether a file is one of refnp's, or of NumPy's."""
+    return any(Path(file).is_relative_to(folder) for folder in (Path(__file__).parents[2], Path(np.__file__).parent))
 
 
 def sentences(assumed: Mapping[tuple[str, Any], None]) -> tuple[str, ...]:
     """Assumptions as a reader sees them: each once, whatever its letters are called."""
-    found = (of if isinstance(of, str) else f"{text(named(of))} {what}" for what, of in assumed)
+    with uncounted():
+        found = [of if isinstance(of, str) else _sentence(what, named(of)) for what, of in assumed]
     return tuple(sorted(set(map(shortened, found))))
+
+
+def _sentence(what: str, of: Expression) -> str:
+    """What is assumed of an expression; of a condition, and of its opposite, that it is so, or not."""
+    opposite = number(1) - of
+    if what == "= 1" and list(of.values()) == [1]:
+        return text(of)
+    return f"not {text(opposite)}" if what == "= 1" and list(opposite.values()) == [1] else f"{text(of)} {what}"
 
 
 def shortened(line: str) -> str:
@@ -234,6 +255,8 @@ def _factor(a: Atom, p: Fraction) -> str:
     kind = a[0]
     if kind in ("x", "m"):
         of = f"{a[1]}[{','.join(map(_index, a[2]))}]" if a[2] else a[1]
+        if a[1].startswith("#") and not a[2]:
+            of = f"({a[1][1:]})"
         if a[1] == BEFORE:
             of = f"[{' < '.join(map(_index, a[2]))}]"
         if a[1] in meaning:

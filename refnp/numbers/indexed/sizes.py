@@ -138,7 +138,7 @@ class Size(Kind):
         return self != 0
 
     def __index__(self) -> int:
-        raise NoRule(f"no rule for {self}, a size, where a number is needed, as in range, np.ones or np.arange")
+        raise NoRule(f"no rule for {self}, a size, where Python needs a number, as in range, np.ones and np.arange")
 
     __int__ = __float__ = __index__
 
@@ -440,6 +440,13 @@ def reversal(size: Any) -> Callable[[Index], Index]:
     return lambda i: moved("π", f"{REVERSED}{size}", i)
 
 
+def counted(k: Index, what: str) -> int:
+    """An index that must be a number, as each entry of the axis is another expression."""
+    if not isinstance(k, int):
+        raise NoRule(f"no rule for {what} at an unknown place")
+    return k
+
+
 def _entry(size: Any, k: int) -> Index:
     """One entry of an axis: of a letter the first or the last, as it is at least 1."""
     if isinstance(size, int):
@@ -469,6 +476,8 @@ def _slice(size: Any, k: slice) -> tuple[Any, Callable[[Index], Index]]:
     step = None if is_number(k.step, 1) else k.step
     if start is stop is step is None:
         return size, lambda i: i
+    if start is stop is None and is_number(step, -1):
+        return size, reversal(size)
     if isinstance(size, int) and all(n is None or isinstance(n, int) for n in (start, stop, step)):
         inside = range(size)[slice(start, stop, step)]
         return len(inside), lambda i: inside[i]
@@ -479,7 +488,7 @@ def _slice(size: Any, k: slice) -> tuple[Any, Callable[[Index], Index]]:
     if (found is None and step is None and (start is None and is_number(stop, 1))) or (start == -1 and stop is None):
         found = 1, lambda i: _entry(size, 0 if start is None else -1)
     if found is None:
-        raise NoRule(f"a slice {k.start}:{k.stop} of an axis of size {size}")
+        raise NoRule(f"no rule for a slice {k.start}:{k.stop}:{k.step} of an axis of size {size}")
     return found
 
 
