@@ -181,12 +181,14 @@ def undefined_place(instances: Instances, sizes: Mapping[str, int], sides: Sides
 
     None where nothing is known: where both sides are none there, or some numbers became too large or too small.
     """
-    rng, alone, known = np.random.default_rng(0), np.True_, None
+    rng = np.random.default_rng(0)
+    known: tuple[Mapping[str, Any], ...] = ()
+    alone: Any = True
     for scale, sign in (*itertools.product(SCALES, (None, 1, -1)),) * 2:
         arrays = {name: _scaled(x, scale, sign) for name, x in instances.arrays(sizes, rng).items()}
         flags: list[str] = []
         with np.errstate(all="ignore", over="call", under="call", call=lambda kind, _, noted=flags: noted.append(kind)):
-            known = one, other = sides(arrays, np.random.default_rng(0))  # the same element of the group each time
+            one, other = known = sides(arrays, np.random.default_rng(0))  # the same element of the group each time
         if flags:
             continue
         finite = [np.concatenate([np.isfinite(x).ravel() for x in side.values()]) for side in (one, other)]
@@ -199,7 +201,8 @@ def undefined_place(instances: Instances, sizes: Mapping[str, int], sides: Sides
     for name, x in known[0].items():
         if left < np.size(x):
             i = np.unravel_index(left, np.shape(x))
-            value = next(v for v in (np.asarray(side[name])[i] for side in known) if not np.isfinite(v))
+            values = [np.asarray(side[name])[i] for side in known]
+            value = next((v for v in values if not np.isfinite(v)), np.nan)
             return f"one side alone is {value} at {name}{[int(k) for k in i]}"
         left -= np.size(x)
     return None

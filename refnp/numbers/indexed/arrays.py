@@ -155,7 +155,7 @@ class Indexed(Kind):
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         raise NoRule("numbers are asked of an array of unknown ones")
 
-    __int__ = __index__ = __float__ = __complex__ = __array__  # type: ignore[assignment]
+    __int__ = __index__ = __float__ = __complex__ = __array__
 
     def __pow__(self, p: Any) -> "Indexed":
         if isinstance(p, Indexed):

@@ -43,7 +43,7 @@ class NoRule(TypeError):
 class Assumptions(dict):
     """{(what is assumed of it, the expression): None}, and how many products were formed, of `most`."""
 
-    products, most = 0.0, MOST
+    products, most = 0.0, float(MOST)
 
 
 _assumed = contextvars.ContextVar[Assumptions | None]("assumed", default=None)

@@ -636,7 +636,7 @@ for _name in ("add", "sub", "mul"):
     for _side in ("", "r"):
         _own = getattr(Size, f"__{_side}{_name}__")
         setattr(Size, f"__{_side}{_name}__", _or_of_numbers(_own, ARITHMETIC[_name], reflected=bool(_side)))
-Indexed.__neg__ = lambda x: UFUNCS[np.negative](x)  # type: ignore[method-assign]
+Indexed.__neg__ = lambda x: UFUNCS[np.negative](x)
 for _name, _method in (("dot", dot), ("clip", clip), ("var", variance), ("std", deviation)):
     setattr(Indexed, _name, _method)
 with_operators(Indexed, ARITHMETIC, reflected=True)
