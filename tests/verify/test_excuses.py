@@ -4,7 +4,9 @@ Every recorded answer that a known defect or a convention excuses is changed, by
 or an infinity that nobody's formula gives; and functions that have a known defect are made worse where they have it.
 """
 
+import dis
 import functools
+import inspect
 import math
 from collections import Counter
 
@@ -20,8 +22,9 @@ from refnp.numbers.rounding import arithmetic, between, either, exact, tolerance
 from refnp.verify import excuses
 from refnp.verify.case import KnownDefect, Problem
 from refnp.verify.excuses import Given, by_formula, excused_by, fingerprint
+from refnp.verify.frameworks import PAGES
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, WITHIN, judged
-from refnp.verify.layers import cases_of_layers
+from refnp.verify.layers import cases_of_layers, cases_to_ask
 from refnp.verify.layers.activations import printed_gelu
 from refnp.verify.record import key_of
 from refnp.verify.seen import recorded_answers
@@ -305,6 +308,36 @@ def test_the_formula_of_gelu_is_the_gelu_with_a_wider_bound():
         ratio = tolerance(printed, "float32") / tolerance(right, "float32")
         assert ratio[0] > 1e15
         assert ratio[-1] < 4
+
+
+def test_a_formula_computes_with_every_option_that_it_takes():
+    """What leaves an option out is the formula of another function, unless it is known of the cases that are named."""
+    listed = [d for case in cases_to_ask() for d in (*case.known_defects, *case.layer.known)]
+    known = {id(d): d for d in (*listed, *(d for page in PAGES.values() for d in page.KNOWN))}.values()
+    formulas = {getattr(d.equation, "func", d.equation) for d in known if d.equation is not None and not d.cases}
+    assert len(formulas) > 20
+    unread = []
+    for formula in formulas:
+        code = inspect.unwrap(formula).__code__
+        inner = [part for part in code.co_consts if hasattr(part, "co_code")]
+        read = {i.argval for part in (code, *inner) for i in dis.get_instructions(part) if i.opname.startswith("LOAD_")}
+        read |= {name for names in read if isinstance(names, tuple) for name in names}
+        options = [p.name for p in inspect.signature(formula).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        unread += [(formula.__name__, name) for name in options if name not in read]
+    assert unread == []
+
+
+@pytest.mark.parametrize(("asked", "holds"), [("none", True), ("tanh", False)])
+def test_what_is_known_of_one_form_excuses_no_other(torch, asked, holds):
+    """PyTorch's overflow of x (1 + erf) says nothing of where tanh is asked for."""
+
+    def of_erf(x, approximate="none"):
+        return torch.nn.functional.gelu(x, approximate="none")
+
+    only = "gelu/far left" if asked == "none" else "gelu/made: approximate = 'tanh', equal rows"
+    report = refnp.judge("gelu", of_erf, dtypes="float32", only=only, excused=("PyTorch",), framework="torch")
+    assert report.holds == holds
+    assert not any("known of PyTorch" in cause.says for cause in report.causes)
 
 
 def test_a_defect_without_a_formula_excuses_only_what_was_seen():

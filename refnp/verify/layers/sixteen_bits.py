@@ -40,7 +40,9 @@ def hyperbolic_of_large(x, *, odd):
 
 
 def gelu_of_large(x, *, approximate="none"):
-    """x (1 + erf(x/√2)) ½, infinite where x (1 + erf) overflows."""
+    """x (1 + erf(x/√2)) ½, infinite where x (1 + erf) overflows; of the form with erf alone."""
+    if approximate != "none":
+        raise ValueError(f"approximate is {approximate!r}, of which nothing is known")
     weight = rounding.erf(x * root(constant(1) / 2)) + 1
     density = rounding.exp(-(x * x) / 2) / root(2 * pi)
     return overflowing(x * weight) / 2, lambda g: (g * (weight / 2 + x * density),)
