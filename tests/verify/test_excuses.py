@@ -340,6 +340,24 @@ def test_what_is_known_of_one_form_excuses_no_other(torch, asked, holds):
     assert not any("known of PyTorch" in cause.says for cause in report.causes)
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_a_gradient_that_a_framework_has_right_is_not_excused_as_its_defect(torch, own):
+    """PyTorch's gradient of targets is −x; the difference of two logarithms loses the digits of a small one."""
+
+    def mine(logits, targets, reduction="mean"):
+        zero = torch.zeros_like(logits)
+        terms = targets * torch.logaddexp(zero, -logits) + (1 - targets) * torch.logaddexp(zero, logits)
+        return terms if reduction == "none" else getattr(terms, reduction)()
+
+    function = torch.nn.functional.binary_cross_entropy_with_logits if own else mine
+    options = {"gradients": True, "only": "*t[ai][in][ly]*", "framework": "torch"}
+    report = refnp.judge("binary_cross_entropy", function, excused=("PyTorch",), dtypes="float64", **options)
+    assert report.holds == own
+    assert {row.quantity for row in report.deviations} == (set() if own else {"gradient of targets"})
+    assert not any("known of" in cause.says or "probabilities" in cause.says for cause in report.causes)
+    assert own == (KNOWN in {row.verdict for row in report.judgements})
+
+
 def test_a_defect_without_a_formula_excuses_only_what_was_seen():
     problem = next(case for case in cases_of_layers() if case.name == "gelu/far left").problem("float32")
     reference = problem.reference()

@@ -29,7 +29,10 @@ from refnp.verify.layers.softmax import (
 
 
 def printed_binary_cross_entropy(logits, targets, *, positive_weight=1.0, mask=None, reduction="mean"):
-    """ℓ = (1 − t) x + (1 + (w − 1) t) (s + max(−x, 0)) or max(x, 0) − x t + s, s = log(1 + e^(−|x|)); x̄ = ℓ̄ (σ − t)."""
+    """ℓ = (1 − t) x + (1 + (w − 1) t) (s + max(−x, 0)) or max(x, 0) − x t + s, s = log(1 + e^(−|x|)); x̄ = ℓ̄ (σ − t).
+
+    t̄ = ℓ̄ (log σ(−x) − w log σ(x)) with a weight; without one it is −ℓ̄ x, of which nothing is lost.
+    """
     mask = counts(mask, logits, targets)
     x, t, weight = where(mask, logits, 0), where(mask, targets, 0), constant(positive_weight)
     e = rounding.exp(where(x.value > 0, -x, x))
@@ -43,7 +46,7 @@ def printed_binary_cross_entropy(logits, targets, *, positive_weight=1.0, mask=N
     def pullback(g):
         sigma = logistic(x)
         x_bar = share(g) * (sigma - t if positive_weight == 1 else (1 - t) - (1 - sigma) * factor)
-        t_bar = share(g) * (weight * of_yes - (soft + where(x.value > 0, x, 0)))
+        t_bar = share(g) * (-x if positive_weight == 1 else weight * of_yes - (soft + where(x.value > 0, x, 0)))
         return summed_to((x_bar, t_bar), logits, targets)
 
     return value, pullback
@@ -70,8 +73,8 @@ def torch_cross_entropy(torch, logits, *, targets, ignore_index=None, class_weig
 
 
 def torch_binary_cross_entropy(torch, logits, targets, *, positive_weight=1.0, reduction="mean"):
-    """PyTorch's pos_weight is a tensor."""
-    weight = torch.tensor(positive_weight, dtype=logits.dtype)
+    """PyTorch's pos_weight is a tensor, and with one it takes the gradient of targets by another formula."""
+    weight = None if positive_weight == 1 else torch.tensor(positive_weight, dtype=logits.dtype)
     return torch.nn.functional.binary_cross_entropy_with_logits(logits, targets, pos_weight=weight, reduction=reduction)
 
 
@@ -103,6 +106,7 @@ BINARY_TAIL = KnownDefect(
     "pytorch/pytorch#195677",
     "binary_cross_entropy_with_logits adds (1 − t) x and max(−x, 0), and its gradient is σ(x) − t: where a "
     "prediction is sure and right both cancel, and a small loss and its gradients are lost",
+    ("output", "gradient of logits"),
     equation=printed_binary_cross_entropy,
 )
 TARGET_OF_SURE = KnownDefect(
