@@ -149,6 +149,26 @@ def test_one_cause_explains_all(row):
     assert cause.after <= 1 < cause.before
 
 
+@pytest.mark.parametrize(
+    ("layer", "function", "says"),
+    [
+        ("round", lambda x: np.floor(x + x.dtype.type(0.5)), "as if halves were rounded up"),
+        (
+            "round",
+            lambda x: np.copysign(np.floor(abs(x) + x.dtype.type(0.5)), x),
+            "as if halves were rounded away from 0",
+        ),
+        ("round", lambda x: np.ceil(x - x.dtype.type(0.5)), ""),
+        ("floor", lambda x: np.floor(x - x.dtype.type(1e-3)), ""),
+        ("sin", lambda x: np.sin(x + x.dtype.type(1e-3)), "as if x were 1e-3 more"),
+    ],
+)
+def test_a_number_is_named_where_another_one_does_not_fit(layer, function, says):
+    """Any number from 0 to ¼ gives the same halves and whole numbers."""
+    (cause,) = refnp.judge(layer, function, only="*/[ho]*").causes
+    assert cause.says == says
+
+
 def test_two_lines_may_be_others():
     """The root of the deviation, and β/2: no table has either, and no line alone gives it."""
 

@@ -43,9 +43,10 @@ def of_curve(a: Answered, ask: Ask) -> Iterator[str]:
         yield f"the curve is another one everywhere, farthest at {at}"
     else:
         edges = np.flatnonzero(np.diff(np.concatenate([[False], off, [False]]).astype(int)))
-        runs = [f"{x[i]:.4g} to {x[j - 1]:.4g}" for i, j in zip(edges[::2], edges[1::2], strict=True)]
-        rest = f" and in {len(runs) - 2} more stretches" if len(runs) > 2 else ""
-        yield f"the curve leaves the right one from {name} = {' and from '.join(runs[:2])}{rest}"
+        ends = [(x[i], x[j - 1]) for i, j in zip(edges[::2], edges[1::2], strict=True)]
+        runs = [f"at {name} = {a:.4g}" if a == b else f"from {name} = {a:.4g} to {b:.4g}" for a, b in ends]
+        rest = f" and at {len(runs) - 2} more places" if len(runs) > 2 else ""
+        yield f"the curve leaves the right one {' and '.join(runs[:2])}{rest}"
     for end, chosen in ((f"below {x[END]:.3g}", slice(None, END)), (f"above {x[-END - 1]:.3g}", slice(-END, None))):
         slope, start, straight = line_through(x[chosen].astype(WIDE), given[chosen])
         if off[chosen].all() and straight:

@@ -24,6 +24,7 @@ STARTS = ((1.0, 1.01), (0.5, 0.51), (2.0, 2.02), (-1.0, -1.01), (0.0, 1e-3))
 STEPS = 14
 TWICE = "2 times what is right"
 LOW, HIGH = (*(10.0**-n for n in range(12, 0, -1)), 0.05, 1.0), (1.0, 6.0, 10.0, 20.0, 50.0, 100.0)  # usual bounds
+MOST_WITHIN = 0.01  # of a number may be unknown
 LEAST = 4  # elements that a number without a closed form is to explain
 
 
@@ -213,15 +214,16 @@ def solved(
     for start in STARTS:
         try:
             found = root_of(at, start[0] * (near or 1.0), start[1] * (near or 1.0))
+            if found is None or any(abs(found[0] - other) <= 1e-6 * abs(other) for other in seen):
+                continue
+            c, slope = found
+            beside = [abs(at(c * (1 + way * MOST_WITHIN))) for way in (-2, 2)]
         except Exception:  # it cannot be computed with such a number
             continue
-        if found is None or any(abs(found[0] - other) <= 1e-6 * abs(other) for other in seen):
-            continue
-        c, slope = found
         seen.append(c)
         within = 4 * float(allowed[k]) / max(abs(slope * c), 1e-300)
-        if within > 0.01:
-            continue  # one element does not tell it
+        if within > MOST_WITHIN or not min(beside) > allowed[k]:
+            continue  # one element does not tell it, or does not change with it by little
         says, value = closed_form(c, within)
         if is_closed(says) or enough:
             yield with_digits(says), value

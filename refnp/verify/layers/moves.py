@@ -53,6 +53,11 @@ def whole(x, *, decimals=0):
     return (constant(y) if decimals else Rounded(y, 0, 0, x.arithmetic)), None
 
 
+def round_to(x, *, decimals=0):
+    """refnp's round."""
+    return ad.round(x, decimals)
+
+
 def torch_pad(torch, x, *, widths, mode="zeros"):
     """From the last axis on, in pairs."""
     if mode != "zeros":
@@ -90,7 +95,7 @@ CONCATENATE = of_tape(
 FLOOR = Layer("floor", ad.floor, floor, torch="floor", jax="numpy.floor", known=sixteen_bits.FLOOR)
 ROUND = Layer(
     "round",
-    lambda x, *, decimals=0: ad.round(x, decimals),
+    round_to,
     whole,
     torch=lambda torch, x, *, decimals=0: torch.round(x, decimals=decimals),
     jax=lambda jax, x, *, decimals=0: jax.numpy.round(x, decimals),
