@@ -32,7 +32,7 @@ from refnp.verify.hints import family_of, hints
 from refnp.verify.judge import matches
 from refnp.verify.layer_names import axes_of_space, meaning, named_cases, with_kin
 from refnp.verify.layers import cases_to_ask
-from refnp.verify.made import made_cases
+from refnp.verify.made import made_cases, with_conventions
 from refnp.verify.modules import is_plain, made_with, of_classes, statistics_of
 from refnp.verify.parameters import Parameters
 from refnp.verify.record import DTYPES
@@ -134,7 +134,7 @@ def judge(
 
     asked = Asked(
         function,
-        fitted(named),
+        fitted(named if equations.is_equation(name) else with_conventions(named)),
         made=made_for,
         only=only,
         skip=(skip,) if isinstance(skip, str) else skip,

@@ -105,6 +105,18 @@ def known_of(layer: Layer, listed: Iterable[Case]) -> tuple[KnownDefect, ...]:
     return layer.known + tuple(replace(defect, cases=()) for defect in every.values() if defect.has_formula)
 
 
+def with_conventions(listed: list[Case]) -> list[Case]:
+    """The cases, in each of which every convention is known that is in any case of its layer."""
+    layers = {id(case.layer): case.layer for case in listed if not case.layer.whole}
+    known = {key: known_of(layer, [c for c in listed if c.layer is layer]) for key, layer in layers.items()}
+    found = []
+    for case in listed:
+        stated = {defect.issue for defect in case.known_defects}
+        others = [d for d in known.get(id(case.layer), ()) if isinstance(d, Convention) and d.issue not in stated]
+        found.append(replace(case, known_defects=(*case.known_defects, *others)))
+    return found
+
+
 @functools.cache
 def conventions_of_parts() -> dict[int, KnownDefect]:
     """What others mean by a part, such as attention of a query that sees nothing, in every layer that is made of it."""

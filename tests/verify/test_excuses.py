@@ -222,6 +222,24 @@ def test_a_convention_is_one_in_every_precision(precision):
     assert not refnp.judge("attention", first, framework="torch", precision=precision)
 
 
+@pytest.mark.parametrize(("of_nothing", "holds"), [("mean", True), ("first", False)])
+def test_a_convention_is_one_in_listed_cases_as_in_made_ones(of_nothing, holds):
+    """Queries that see no key stand in a listed case, and in made ones: the mean of all values, or the first."""
+
+    def causal(query, key, value, align="top_left"):
+        n, m = query.shape[-2], key.shape[-2]
+        seen = np.tri(n, m, m - n if align == "bottom_right" else 0, dtype=bool)
+        scores = np.where(seen, query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype), -1e30)
+        e = np.exp(scores - scores.max(-1, keepdims=True))
+        y = (e / e.sum(-1, keepdims=True)).astype(query.dtype) @ value
+        return y if of_nothing == "mean" else np.where(seen.any(-1)[:, None], y, value[..., :1, :])
+
+    report = refnp.judge("causal_attention", causal, only="*bottom*right*", seconds=0)
+    assert report.holds == holds
+    others = {row.case for row in report.judgements if row.verdict == CONVENTION}
+    assert (holds, holds) == tuple(any(("made" in case) == made for case in others) for made in (True, False))
+
+
 # Kinks
 
 
