@@ -272,9 +272,9 @@ def in_full(name: str) -> str:
 
 
 def described(layer: Layer) -> list[str]:
-    """The first sentence of refnp's function, or of the equation where that has none, and the shapes that it takes."""
+    """The first lines of refnp's function, or of the equation where that has none, and the shapes that it takes."""
     text = inspect.getdoc(layer.function) or inspect.getdoc(layer.equation) or ""
-    first = text.split("\n")[0]
+    first = text.split("\n\n")[0]
     written = re.search(r"^Shapes: .*(?:\n(?!\n|[A-Z]).*)*", text, re.M)
     takes = getattr(layer.function, "takes", None)
     shapes = f"Takes: {takes.shapes}" if takes else written.group() if written else ""

@@ -110,7 +110,9 @@ def refnp_rotary(query, key, value, *, mask=None, layout="interleaved"):
 
 @takes(IN_HEADS, mask=OF_HEADS)
 def refnp_alibi(query, key, value, *, mask=None):
-    """refnp's attention with the bias −2^(−8h/H) |m − n|."""
+    """refnp's attention with the bias −s_h |m − n|, s_h = 2^(−8h/H) if H is a power of two; if it is none, the slopes
+    of the largest power of two below H, then every other one of twice that power.
+    """
     return with_scheme(ALiBi(query.shape[-3]), query, key, value, mask=mask)
 
 
