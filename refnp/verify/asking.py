@@ -242,6 +242,7 @@ class Asked:
                 report.skipped.setdefault(str(reason), []).append(case.name)
         if not report.answers and self.raised:
             self.could_not_be_judged(report)
+        report.judgements = self.tried_again(report)
         report.judgements = self.with_views_named(self.without_conventions(report), report)
         if not report.judgements:
             why = "; ".join(f"{reason} ({len(names)} cases)" for reason, names in report.skipped.items())
@@ -305,13 +306,27 @@ class Asked:
             if defect.issue in followed and contradicts(defect, Given(problem, "output", np.asarray(answer["output"])))
         }
         own = {row.key for row in report.judgements if row.verdict == CONVENTION and row.issue in broken}
+        return self.judged_again(report, own, lambda defect: defect.issue not in broken)
+
+    def tried_again(self, report: Report) -> list[Judgement]:
+        """The rows, judged again where what explains others was not tried, for it had explained nothing until then."""
+        explains = {issue for issue, count in self.vain.items() if count < 0}
+        left = {row.key for row in report.deviations if not row.why and explains}
+        return self.judged_again(report, left, lambda defect: defect.issue in explains)
+
+    def judged_again(self, report: Report, keys: set[Key], is_meant: Callable[[KnownDefect], bool]) -> list[Judgement]:
+        """The rows, of which some are judged by a part of what is known."""
         again: dict[Key, Judgement] = {}
         for problem, answer in report.answers:
-            if any((problem.case.name, problem.dtype, quantity) in own for quantity in answer):
-                left = excusing([d for d in known(problem) if d.issue not in broken], self.excused, self.who)
-                rows = judged(problem, answer, problem.reference(), self.who, self.version, known=left)
+            if any((problem.case.name, problem.dtype, quantity) in keys for quantity in answer):
+                known = [defect for defect in self.known_in[problem.case.name] if is_meant(defect)]
+                excused, vain = excusing(known, self.excused, self.who), Counter({d.issue: -1 for d in known})
+                with quiet():
+                    right = problem.reference()
+                    rows = judged(problem, answer, right, self.who, self.version, known=excused, vain=vain)
+                    report.known |= self.known_of(known, problem, answer, [row for row in rows if row.key in keys])
                 again |= {row.key: row for row in rows}
-        return [again[row.key] if row.key in own else row for row in report.judgements]
+        return [again[row.key] if row.key in keys else row for row in report.judgements]
 
     def with_views_named(self, rows: list[Judgement], report: Report) -> list[Judgement]:
         """The rows, and which views make those deviate of which the same numbers in arrays of their own do not."""

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import refnp
 from refnp.layers.activation import gelu
+from refnp.layers.positions.biases import alibi_slopes
 from refnp.numbers import parts, rounding
 from refnp.numbers.rounding import arithmetic, between, either, exact, tolerance, where
 from refnp.verify import excuses
@@ -238,6 +239,25 @@ def test_a_convention_is_one_in_listed_cases_as_in_made_ones(of_nothing, holds):
     assert report.holds == holds
     others = {row.case for row in report.judgements if row.verdict == CONVENTION}
     assert (holds, holds) == tuple(any(("made" in case) == made for case in others) for made in (True, False))
+
+
+def test_a_convention_is_tried_again_where_it_was_not_for_it_had_explained_nothing(monkeypatch):
+    """NaN behind a mask comes through in every case, with whatever many numbers, and a wrong number is none of it."""
+    monkeypatch.setattr(excuses, "VAIN", 0)
+
+    def alibi(query, key, value, mask=None, steeper=1):
+        n, m, slopes = query.shape[-2], key.shape[-2], alibi_slopes(query.shape[-3])[:, None, None]
+        away = (slopes * abs(np.arange(n)[:, None] - np.arange(m))).astype(query.dtype)
+        scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype) - steeper * away
+        scores = scores if mask is None else np.where(mask, scores, -np.inf)
+        e = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), np.finfo(scores.dtype).min))
+        return e / np.maximum(e.sum(-1, keepdims=True), np.finfo(scores.dtype).tiny) @ value
+
+    report = refnp.judge("alibi_attention", alibi, only="*NaN*value*", seconds=0)
+    assert report.holds
+    assert {row.verdict for row in report.judgements} == {CONVENTION}
+    steeper = lambda query, key, value, mask=None: alibi(query, key, value, mask, 2)
+    assert not refnp.judge("alibi_attention", steeper, only="*NaN*key*", seconds=0).holds
 
 
 # Kinks
