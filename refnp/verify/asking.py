@@ -561,9 +561,9 @@ def place_of(failure: Exception, function: Any) -> str:
 def noting_changes(function: Callable, changed: set[int]) -> Callable:
     """The function, noting the places of arrays that hold other numbers after it than before."""
 
-    def noted(*arrays: np.ndarray) -> Any:
+    def noted(*arrays: np.ndarray, **options: Any) -> Any:
         before = [*map(np.array, arrays)]
-        found = function(*arrays)
+        found = function(*arrays, **options)
         same = [np.array_equal(*pair, equal_nan=True) for pair in zip(before, arrays, strict=True)]
         changed.update(i for i, is_same in enumerate(same) if not is_same)
         return found

@@ -370,10 +370,11 @@ class Call:
         binding, parameters = self.binding, self.binding.parameters
         options = self.converted(convert)
 
-        def call(*given: Any) -> Any:
-            if len(given) != len(self.names):
+        def call(*given: Any, **more: Any) -> Any:
+            if len(given) != len(self.names) or more:
                 wanted = f"{', '.join(self.names)} alone: its options are given already"
-                raise TypeError(f"{binding.who} was called with {len(given)} arguments; call it with {wanted}")
+                what = " and ".join(more) or f"{len(given)} arguments"
+                raise TypeError(f"{binding.who} was called with {what}; call it with {wanted}")
             by_name, values, in_order = dict(options), {}, []
             for name, array in zip(self.names, given, strict=True):
                 if name in binding.inside:

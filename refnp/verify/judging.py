@@ -74,7 +74,8 @@ def judge(
     function    of arrays of NumPy, PyTorch, JAX or another framework; or a module, whose parameters each case sets
     inputs      of an equation: a dict or sequence of arrays, a list of these, or a function of a generator
     gradients   also those of every argument, by the framework's own automatic differentiation, or by `vjp`
-    vjp         vjp(function, *arrays) → (output, pullback), the form of `jax.vjp`; it is given the options it takes
+    vjp         vjp(function, *arrays) → (output, pullback), the form of `jax.vjp`; it is given the options it takes,
+                and `function` has them already
     framework   "PyTorch", "torch", …, where it is not to be found out;  device  as the framework names it, "cuda:0"
     arguments   {refnp's name: the function's}, where they differ: {"query": "q", "causal": "is_causal"}
     options     values that the function computes with, in every case: {"eps": 1e-6}; it need not take them

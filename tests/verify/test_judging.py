@@ -488,11 +488,15 @@ def test_a_vjp_that_gives_too_few_gradients_is_told():
     assert "its pullback gives 1 gradients for 2 arguments" in str(report)
 
 
-def test_a_vjp_that_passes_the_options_on_is_told_that_they_are_given():
+@pytest.mark.parametrize(
+    ("pass_on", "given"),
+    [(lambda function, x, axis: function(x, axis), "2 arguments"), (lambda f, x, axis: f(x, axis=axis), "axis")],
+)
+def test_a_vjp_that_passes_the_options_on_is_told_that_they_are_given(pass_on, given):
     def twice(function, x, axis=-1):
-        return function(x, axis), lambda g: (g,)
+        return pass_on(function, x, axis), lambda g: (g,)
 
-    said = "was called with 2 arguments; call it with x alone: its options are given already"
+    said = f"softmax was called with {given}; call it with x alone: its options are given already"
     with pytest.raises(ValueError, match=said):
         refnp.judge("softmax", softmax, vjp=twice, only="*ordinary")
 
@@ -845,6 +849,8 @@ def test_the_list_has_every_name(capsys):
     assert all(map(described, LAYERS.values())), "the list says what each is"
     for name in sorted(LAYERS)[::2]:
         assert shell("--list", name) == 0
+    assert shell("--list", "alibi_attention") == 0
+    assert "if it is none, the slopes\n  of the largest power of two below H" in capsys.readouterr().out
     assert shell("--list", "attention") == 0
     text = capsys.readouterr().out
     for words in ("scaled_dot_product_attention", "True = may attend", "BNHD", "also q, Q", "pytorch/pytorch#101967"):
