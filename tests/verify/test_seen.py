@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import refnp
-from refnp.verify.causes.matrices import Matrix
+from refnp.verify.causes.matrices import Matrix, told_apart
 from refnp.verify.report import as_json
 from tests.verify.test_causes import in_bfloat16, scores_of, softmax_of
 
@@ -86,7 +86,15 @@ def with_slow_places(x, *, places=None, layout="interleaved"):
     return np.stack([pairs.real, pairs.imag], -1).reshape(x.shape)
 
 
+def filled_with_zeros(x, axis=-1):
+    """Rows are filled up with zeros, which count, and not with −∞."""
+    x = np.moveaxis(x, axis, -1)
+    p = softmax_of(np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, 3)]))[..., : x.shape[-1]]
+    return np.moveaxis(p, -1, axis)
+
+
 SEEN = [
+    ("softmax", filled_with_zeros, "*/[fm]*axis", "results along axis 0 sum to 0."),
     ("causal_attention", own_key_half, "*/square", "the key at offset 0 counts 0.5 times what is right, beside the"),
     ("rotate", with_slow_places, "rotate/interleaved*", "takes "),
     ("silu", lambda x: x * (1 + in_bfloat16(np.tanh(x / 2))) / 2, "*/ordinary*", "jumps "),
@@ -126,6 +134,39 @@ def test_where_nothing_fits_it_is_told_what_is_seen(layer, function, only, says)
     assert says in cause.seen, cause.seen
     assert cause.seen in str(report)
     assert json.loads(as_json(report.judgements, report.causes))["causes"][0]["seen"] == cause.seen
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "texts"),
+    [(1.00012, 1.0, ("1.0001", "1")), (0.5, 1.0, ("0.5", "1")), (-0.0, 1.0, ("0", "1")), (7, 7.0000003, None)],
+)
+def test_numbers_that_differ_are_not_told_alike(one, other, texts):
+    assert told_apart(one, other) == (texts or ("7", "7.0000003"))
+
+
+@pytest.mark.parametrize(("factor", "says"), [(1.0003, "1.0003 times"), (3, "3 times what is right")])
+def test_no_ratio_is_told_as_one(factor, says):
+    one_more = lambda x: x * np.where(np.arange(x.size) == 1, factor, 1).astype(x.dtype)
+    function = lambda x, weight, bias: x @ weight + one_more(bias)
+    (cause,) = refnp.judge("linear", function, only="*/ordinary", dtypes="float64").causes
+    assert says in cause.seen
+    assert " 1 times" not in cause.seen
+
+
+def test_what_is_known_of_a_framework_is_not_told_in_place_of_another_mistake(torch):
+    """The VJP of PyTorch's softmax loses digits, which zeros that fill up rows have nothing to do with."""
+
+    def padded(x, axis=-1):
+        x = x.movedim(axis, -1)
+        more = torch.nn.functional.pad(x, (0, -x.shape[-1] % 4 * (x.shape[-1] > 2)))
+        return torch.softmax(more, -1)[..., : x.shape[-1]].movedim(-1, axis)
+
+    options = {"framework": "torch", "gradients": True, "dtypes": "float64", "seconds": 4}
+    report = refnp.judge("softmax", padded, only="softmax/[0fm]*", **options)
+    assert any(cause.says.startswith("known of PyTorch") for cause in report.causes)
+    told = [cause.seen for cause in report.causes if not cause.says]
+    assert told
+    assert all("sum to" in seen for seen in told)
 
 
 def softmax_bar(p, bar):

@@ -7,7 +7,17 @@ import numpy as np
 
 from refnp.numbers.rounding import WIDE, tolerance
 from refnp.verify.causes.answered import Answered
-from refnp.verify.causes.matrices import LITTLE, Ask, and_more, at_place, given_of, output_of, right_of, with_arrays
+from refnp.verify.causes.matrices import (
+    LITTLE,
+    Ask,
+    and_more,
+    at_place,
+    given_of,
+    output_of,
+    right_of,
+    told_apart,
+    with_arrays,
+)
 from refnp.verify.causes.options import defaults_of
 
 GRID = np.linspace(-12, 12, 193)  # where the curve of a function of elements is asked
@@ -39,7 +49,7 @@ def of_curve(a: Answered, ask: Ask) -> Iterator[str]:
         return
     if off.all():
         k = int(np.nanargmax(np.abs(given - right)))
-        at = f"{name} = {x[k]:.4g}: {given[k]:.4g}, not {right[k]:.4g}"
+        at = f"{name} = {x[k]:.4g}: {', not '.join(told_apart(given[k], right[k]))}"
         yield f"the curve is another one everywhere, farthest at {at}"
     else:
         edges = np.flatnonzero(np.diff(np.concatenate([[False], off, [False]]).astype(int)))
@@ -85,7 +95,7 @@ def of_statistics(a: Answered, ask: Ask) -> Iterator[str]:
     little = max(LITTLE, 4 * a.policy.stored.u)  # which the rounding of results may hide
     differs = [abs(o - r) > little * max(abs(r), abs(ought[1])) for o, r in zip(own, ought, strict=True)]
     for off, what, one, other in zip(differs, ("mean", "deviation"), own, ought, strict=True) if any(differs) else ():
-        beside = f"{one:.4g} where {other:.4g} is right" if off else "right"
+        beside = f"{' where '.join(told_apart(one, other))} is right" if off else "right"
         yield f"of the row of {at_place('x', place(group[0]))} the {what} is {beside}"
     for off, what, i in zip(differs, ("mean", "deviation"), (0, 1), strict=True):
         lost = []

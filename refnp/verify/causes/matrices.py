@@ -96,8 +96,7 @@ class Matrix:
             off = steady & (np.abs(c - 1) > LITTLE)
             if steady.all() and off.any() and len(names) > 1:
                 chosen = [names[int(k)] for k in np.flatnonzero(off)]
-                low, high = float(c[off].min()), float(c[off].max())
-                span = f"{low:.4g}" if high - low <= LITTLE * abs(high) else f"{low:.4g} … {high:.4g}"
+                span = spanned(c[off])
                 counts = "counts" if names is self.pieces else "is"
                 first = at_place(of, chosen[0])
                 yield f"{first} {counts} {span} times what is right{where(chosen, names)}{and_more(chosen)}"
@@ -115,7 +114,7 @@ class Matrix:
         if linear.all() and off.max(initial=0) > least:
             k, *at = np.unravel_index(np.argmax(off), off.shape)
             place, which = at_place(self.gives, tuple(map(int, at))), self.named(self.pieces[int(k)])
-            own, ought = (f"{float(m[0][(k, *at)]):.4g}" for m in (given, right))
+            own, ought = told_apart(*(float(m[0][(k, *at)]) for m in (given, right)))
             yield f"{place} takes {own} of {which} where {ought} is right{and_more(np.argwhere(off > least))}"
 
     def differences(self, most: float) -> Iterator[str]:
@@ -137,6 +136,22 @@ def spread(q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     q = np.where(none[..., None], 1, q)
     low, high = np.nanmin(q, -1), np.nanmax(q, -1)
     return (low + high) / 2, high - low <= LITTLE * np.maximum(np.abs(high), 1)
+
+
+def told_apart(one: float, other: float, least: int = 4) -> tuple[str, str]:
+    """Two numbers in as many digits as tell them apart, or in some at least; −0 is 0."""
+    for digits in range(least, 18):
+        texts = f"{one + 0.0:.{digits}g}", f"{other + 0.0:.{digits}g}"
+        if texts[0] != texts[1]:
+            break
+    return texts
+
+
+def spanned(numbers: np.ndarray, digits: int = 4) -> str:
+    """ "0.4 … 0.766", or one of them where they are about the same; none of which is written as 1."""
+    low, high = float(numbers.min()), float(numbers.max())
+    least, most = (told_apart(end, 1.0, digits)[0] for end in (low, high))
+    return least if high - low <= LITTLE * abs(high) else f"{least} … {most}"
 
 
 def where(chosen: Sequence[Place], every: Sequence[Place]) -> str:

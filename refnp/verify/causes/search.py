@@ -125,7 +125,8 @@ class Search:
         rest = self.every - {row for cause in found for row in cause.rows}
         if rest:
             worst = max(self.before[row] for row in rest)
-            own = [a.only({row[2] for row in a.rows & rest}) for a in self.deviating if a.rows & rest]
+            told = rest - self.known or rest  # what is known of a framework says nothing of another mistake
+            own = [a.only({row[2] for row in a.rows & told}) for a in self.deviating if a.rows & told]
             what = "" if ask is None else self._seen(own, ask)
             lacks = [f"and the search was ended at {self.stopped}"] if self.stopped else []
             lacks += [f"and none was looked for among {what}" for what in self.clock.broken]

@@ -27,7 +27,9 @@ from refnp.verify.causes.matrices import (
     of_walk_back,
     output_of,
     right_of,
+    spanned,
     spread,
+    told_apart,
 )
 
 TRIED, FEW, SAID = 16, 2, 3  # cases, those of which many questions are asked, and sentences
@@ -86,6 +88,17 @@ def of_attention(a: Answered, ask: Ask) -> Iterator[str]:
     yield from of_weights(given_of(a, ask, arrays), right_of(a, arrays))
 
 
+def of_sums(a: Answered, ask: Ask) -> Iterator[str]:
+    """Of results that are shares of 1 along an axis, to what they sum, where that is another number."""
+    axis, given, right = a.problem.case.options.get("axis", -1), np.asarray(a.answer["output"], WIDE), a.right["output"]
+    if not isinstance(axis, int) or given.shape != right.shape or not right.ndim or not (right >= 0).all():
+        return
+    sums, ought = given.sum(axis), right.sum(axis)
+    is_share, off = np.abs(ought - 1) <= LITTLE**2, np.abs(sums - ought) > LITTLE
+    if right.shape[axis] > 1 and off.any() and is_share.all() and np.isfinite(sums).all():
+        yield f"results along axis {axis} sum to {spanned(sums[off], 3)}, not to 1"
+
+
 def of_loss(a: Answered, ask: Ask) -> Iterator[str]:
     """Of a loss with classes, how often the rows of each class count, where that is not as often as is right."""
     arrays = dict(a.problem.arrays)
@@ -115,7 +128,7 @@ def of_loss(a: Answered, ask: Ask) -> Iterator[str]:
         own = count[of_class]
         if np.ptp(own) <= LITTLE * np.abs(own).max() and abs(own[0] - 1) > LITTLE:
             which = f"rows of class {k} count" if len(own) > 1 else f"row {of_class[0]}, of class {k}, counts"
-            yield f"{which} {float(own[0]):.4g} times what is right"
+            yield f"{which} {told_apart(float(own[0]), 1.0)[0]} times what is right"
 
 
 def of_weights(weights: np.ndarray, right: np.ndarray) -> Iterator[str]:
@@ -128,16 +141,16 @@ def of_weights(weights: np.ndarray, right: np.ndarray) -> Iterator[str]:
         yield f"weights of queries that see no key sum to {float(sums[nothing].max()):.3g}, not to 0"
     off = (ought != 0) & (np.abs(sums - ought) > LITTLE)
     if off.any():
-        low, high = float(sums[off].min()), float(sums[off].max())
-        span = f"{low:.3g}" if high - low < LITTLE else f"{low:.3g} … {high:.3g}"
+        span = spanned(sums[off], 3)
         times = np.where(right > 0, weights, np.nan) / np.where(right > 0, right, 1)
-        least, most = (f(times, -1) for f in (np.nanmin, np.nanmax))
-        alike = ((most - least <= LITTLE * most) & ((right > 0).sum(-1) >= SEVERAL))[off]
-        fewer = " as if there were more keys" if high < 1 and alike.all() else ""
+        smallest, largest = (f(times, -1) for f in (np.nanmin, np.nanmax))
+        alike = ((largest - smallest <= LITTLE * largest) & ((right > 0).sum(-1) >= SEVERAL))[off]
+        fewer = " as if there were more keys" if sums[off].max() < 1 and alike.all() else ""
         if np.abs(ought[off] - 1).max() <= LITTLE:
             yield f"weights do not sum to 1 but to {span}{',' if fewer else ''}{fewer}"
         else:  # some were dropped
-            yield f"weights of a query sum to {float(sums[off][0]):.3g} where {float(ought[off][0]):.3g} is right"
+            one, other = told_apart(float(sums[off][0]), float(ought[off][0]), 3)
+            yield f"weights of a query sum to {one} where {other} is right"
     more, less = (weights > LITTLE) & (right == 0), (weights == 0) & (right > LITTLE)
     for pairs, says in ((more, "sees key {} (offset {}), which is hidden"), (less, "does not see key {} (offset {})")):
         if pairs.any():
@@ -161,7 +174,7 @@ def of_slope(weights: np.ndarray, right: np.ndarray) -> Iterator[str]:
     free = int(np.maximum(((np.abs(x) > LITTLE) & both).sum(-1) - 1, 0).sum())  # differences of scores
     slope = float((x * y).sum() / (x * x).sum())
     if free >= ENOUGH and abs(slope - 1) > LITTLE and np.abs(y - slope * x).max() < LITTLE * np.abs(y).max():
-        yield f"log-weights are {slope:.4g} times what is right"
+        yield f"log-weights are {told_apart(slope, 1.0)[0]} times what is right"
 
 
 def of_offset(weights: np.ndarray, right: np.ndarray) -> Iterator[str]:
@@ -175,8 +188,9 @@ def of_offset(weights: np.ndarray, right: np.ndarray) -> Iterator[str]:
         beside = np.array([key / row[0] for key, row in zip(keys, others, strict=True) if key and row.size])
         alike = all(np.ptp(row) <= LITTLE * row.max() for row in others if row.size)
         if alike and len(beside) >= ENOUGH and np.ptp(beside) < LITTLE < abs(beside[0] - 1):
-            yield f"the key at offset {offset} counts {beside[0]:.4g} times what is right, beside the others"
+            times_right, _ = told_apart(float(beside[0]), 1.0)
+            yield f"the key at offset {offset} counts {times_right} times what is right, beside the others"
             return
 
 
-READINGS = (of_two_calls, of_attention, of_loss, of_curve, of_statistics, of_influence, of_steps)
+READINGS = (of_two_calls, of_attention, of_sums, of_loss, of_curve, of_statistics, of_influence, of_steps)
