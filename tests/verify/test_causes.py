@@ -169,6 +169,21 @@ def test_a_number_is_named_where_another_one_does_not_fit(layer, function, says)
     assert cause.says == says
 
 
+def test_words_are_compared_with_the_option_alone():
+    """Of a condition such as align == "bottom_right" either branch may be taken whatever is asked for."""
+
+    def decoding(query, key, value, cached_key, cached_value):
+        k, v = np.concatenate([cached_key, key], -2), np.concatenate([cached_value, value], -2)
+        seen = np.tri(query.shape[-2], k.shape[-2], dtype=bool)
+        return softmax_of(np.where(seen, scores_of(query, k), -np.inf)) @ v
+
+    (cause,) = refnp.judge("decoding_attention", decoding, only="decoding_attention/[not]*").causes
+    assert cause.says == "as if offset were 0"
+    layer = named_cases("decoding_attention")[0].layer
+    after = [edit.after for edit in edits_and_names(subject(layer), of_pullback=False)]
+    assert {re.findall(r"(\w+) [!=]= '", text)[0] for text in after if "= 'bottom" in text} == {"align"}
+
+
 def test_two_lines_may_be_others():
     """The root of the deviation, and β/2: no table has either, and no line alone gives it."""
 

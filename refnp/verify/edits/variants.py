@@ -2,8 +2,8 @@
 
 An operator is another, an operand is left out, doubled, squared, rooted or reciprocal; a mean is a sum or divides by
 n − 1; a reduction goes along another axis; what stands inside a root or a logarithm stands outside; the argument of a
-function stands alone; a condition is inverted, or not strict; a number is held constant for the gradient; a name is
-another one; a line is left out.
+function stands alone; a condition is inverted, not strict, or asks nothing; a number is held constant for the gradient;
+a name is another one; a line is left out.
 """
 
 import ast
@@ -133,9 +133,16 @@ def places(statement: ast.stmt) -> Iterator[tuple[tuple, ast.expr]]:
             for i, child in enumerate(value) if isinstance(value, list) else ((None, value),):
                 if isinstance(child, ast.expr):
                     yield (*path, (field, i)), child
-                    yield from visit(child, (*path, (field, i)))
+                    if not compares_words(child):
+                        yield from visit(child, (*path, (field, i)))
 
     yield from visit(statement, ())
+
+
+def compares_words(node: ast.expr) -> bool:
+    """Whether it is a comparison with a word, such as reduction == "mean", which no other name is compared with."""
+    both = (node.left, *node.comparators) if isinstance(node, ast.Compare) else ()
+    return any(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in both)
 
 
 def expressions(function: Callable) -> Iterator[tuple[Opened, ast.stmt, tuple, ast.expr]]:
@@ -302,6 +309,9 @@ def _of_reduction(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _of_rest(node: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(node, ast.IfExp):  # what is taken whatever the condition is
+        yield node.body
+        yield node.orelse
     if isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARED:
         for op in COMPARED[type(node.ops[0])]:
             yield ast.Compare(node.left, [op()], node.comparators)
