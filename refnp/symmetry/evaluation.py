@@ -22,7 +22,7 @@ from refnp.autograd import Array
 from refnp.symmetry.actions import Arrays, Element, Trivial
 from refnp.symmetry.claim import WIDE, Claim, DType, Precisions, Refusal, cast, roundoff
 from refnp.symmetry.constraints import Constraints
-from refnp.symmetry.noise import INSIDE, LINES, changed, direction, factors, least_of, line, noise, span
+from refnp.symmetry.noise import INSIDE, LINES, changed, direction, factors, least_of, lengths, line, noise, ray, span
 from refnp.symmetry.vectors import Vector
 
 Key = tuple[int, DType]  # the number of a perturbation, and a precision
@@ -67,6 +67,7 @@ class Evaluations:
         self.output = functools.cache(lambda k, dtype: claim.at(self.input_in(k, dtype), dtype))
         self.along = functools.cache(self._along)
         self.noise = functools.cache(self._noise)
+        self.apart = functools.cache(lambda reach: self.at_all(self.ray(self.input_in(0, self.finest), reach)))
         self.output(0, self.finest)
 
     def input(self, k: int) -> dict[str, Any]:
@@ -91,10 +92,27 @@ class Evaluations:
 
     def line(self, inputs: Arrays, reach: float) -> list[dict[str, Any]]:
         """The inputs at the points of a random line, in the finest precision."""
-        points = line(cast(inputs, self.finest), reach, self.rng, anchored=self.anchored)
+        return self.as_all_draws(inputs, line(cast(inputs, self.finest), reach, self.rng, anchored=self.anchored))
+
+    def ray(self, inputs: Arrays, reach: float) -> list[dict[str, Any]]:
+        """The inputs at the points of a random ray, in the finest precision: zeros and equal numbers move apart."""
+        return self.as_all_draws(inputs, ray(cast(inputs, self.finest), reach, self.rng))
+
+    def as_all_draws(self, inputs: Arrays, points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Points near the inputs, with what all draws have in common, if the inputs have it."""
         if self.constraints is None or not self.constraints.hold(inputs):
             return points
         return [self.constraints.restored(point) for point in points]
+
+    def at_all(self, points: list[dict[str, Any]]) -> list[dict[str, Array] | None]:
+        """f at these points, None where it refuses one."""
+        found: list[dict[str, Array] | None] = []
+        for point in points:
+            try:
+                found.append(self.claim.at(point, self.finest))
+            except Refusal:
+                found.append(None)
+        return found
 
     @functools.cached_property
     def first(self) -> Vector:
@@ -266,9 +284,22 @@ class BothSides:
     def left_noise(self, reach: float) -> Array:
         """The noise of f along a line through g·x."""
         at = self.at
-        moved = at.claim.action.act(self.elements[0], cast(at.input_in(0, at.finest), at.finest))
-        values = lambda: [Vector.of(at.claim.at(x, at.finest)) for x in at.line(moved, reach)]
+        values = lambda: [Vector.of(at.claim.at(x, at.finest)) for x in at.line(self.moved, reach)]
         return noise_of(values, self.left(0, at.finest))
+
+    def noise_apart(self, reach: float) -> Array:
+        """The noise of both sides along a ray from x and one from g·x, where zeros and equal numbers move apart."""
+        at, g = self.at, self.elements[0]
+        sides = {
+            self.right: [None if y is None else Vector.of(at.claim.right(g, y)) for y in at.apart(reach)],
+            self.left: [None if y is None else Vector.of(y) for y in at.at_all(at.ray(self.moved, reach))],
+        }
+        return np.maximum(*(noise_among(points, side(0, at.finest)) for side, points in sides.items()))
+
+    @property
+    def moved(self) -> dict[str, Any]:
+        """g·x in the finest precision."""
+        return self.at.claim.action.act(self.elements[0], cast(self.at.input_in(0, self.at.finest), self.at.finest))
 
     def noise_nearby(self) -> Array:
         """The noise of f near x and near g·x, where whole numbers are changed as well; 0 where f refuses a point.
@@ -289,7 +320,11 @@ class BothSides:
         Or takes some of them and refuses others. Whole numbers are changed too. So it is with the inverse of a matrix
         that is singular but for rounding.
         """
-        for points in self.near_points(cast(self.at.inputs[0], self.at.finest)):
+        x = cast(self.at.inputs[0], self.at.finest)
+        near = self.near_points(x)
+        starts = itertools.product(lengths(self.at.precisions.u), (x, self.moved))
+        rays = ([self.at.value(self.at.claim.at, p) for p in self.at.ray(start, reach)] for reach, start in starts)
+        for points in itertools.chain(near, rays):
             for a, b in itertools.pairwise(points):
                 if a is None or b is None:
                     if a is not b:
@@ -388,6 +423,18 @@ def noise_of(values: Callable[[], Iterable[Vector]], first: Vector) -> Array:
     if any(vector.form != first.form or vector.values.size != first.values.size for vector in found):
         return np.full_like(first.values, np.inf)
     return noise([vector.values for vector in found])
+
+
+def noise_among(points: list[Vector | None], first: Vector) -> Array:
+    """The noise of each number of vectors along a ray; infinite if f refuses some points of it, or changes its form.
+
+    It is 0 where f refuses all of them, or gives another form at all: then they tell nothing of `first`.
+    """
+    alike = [point for point in points if point is not None and point.form == first.form]
+    alike = [point for point in alike if point.values.size == first.values.size]
+    if len(alike) < len(points):
+        return np.full_like(first.values, np.inf if alike else 0)
+    return noise([point.values for point in alike])
 
 
 def change(side: Callable[[int, DType], Vector], one: Key, other: Key) -> Array:

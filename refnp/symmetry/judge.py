@@ -13,7 +13,8 @@ differ between precisions. Where d exceeds a quarter of its allowance, both erro
 perturbations of x (evaluation.py), and the largest counts. (Where these change nothing, as with whole numbers, other
 elements serve instead, and the noise of f nearby.) What is still above must be *steady*: from x to half of its
 perturbations it must change by less than a quarter of itself, which a violation does and rounding error does not. Only
-then does the claim fail.
+then does the claim fail, if d is also above 16 times the noise that f shows on rays along which zeros and equal numbers
+move apart (noise.py): where these stay, an ill-conditioned f may make the same rounding errors each time.
 
 Code may round more coarsely than its dtypes say: constants that were once float64, a cast on the way. A d that is
 steady, but within the allowance that float64 would have, or float32 if f holds such numbers (constants.py), is what
@@ -43,7 +44,7 @@ from refnp.symmetry.actions import Arrays, Element
 from refnp.symmetry.claim import Claim, DType, Precisions, Refusal, roundoff
 from refnp.symmetry.evaluation import BothSides, Evaluations, change
 from refnp.symmetry.jumps import OF_ORDER, Jumps
-from refnp.symmetry.noise import INSIDE, LINES, UNIT_ROUNDOFFS, span
+from refnp.symmetry.noise import INSIDE, LINES, UNIT_ROUNDOFFS, lengths, span
 from refnp.symmetry.vectors import Vector
 
 Levels = Callable[[str], Mapping[str, float] | None]
@@ -55,6 +56,7 @@ STEADY = 0.25  # a violation changes by less than this part of itself from x to 
 SINGLE = SAFETY * roundoff(np.float32)  # relative discrepancies below this are compared at all perturbations
 FINE = 2.0**-24  # lines on which rounding to float64 shows
 SAFETY_OF_NOISE = 16  # the factor on the noise of f in its only precision
+NO_DIGITS = 2.0**-10  # a noise above this part of the output leaves nothing that can be judged
 NO_NOISE = 2.0**-34  # of the output: less than float32 leaves
 ENOUGH_CONSTANTS = 2  # pairs of one input: at others a discrepancy that they would leave is one, too
 HALF_PRECISION = 2.0**-16  # a noise above this part of the output means that f may compute in half precision
@@ -156,6 +158,12 @@ def judge(
                 return Finding("unsteady", "", ratio, steadily, left.relative(np.where(steady, noise, 0), right))
             at.constants += 1
             return replace(from_constants, relative=steadily)
+    apart = np.zeros_like(d)
+    for reach in lengths(u):
+        apart = np.maximum(apart, noise_allowance_apart(sides, d, reach))
+        violated = violated & ~(np.abs(d) <= apart)
+        if not violated.any():
+            return Finding("unsteady", "", ratio, steadily, left.relative(np.where(steady, apart, 0), right))
     left_by_noise = np.zeros_like(d)
     for inside in coarser:
         usual = level_of(inside) if steadily >= OF_ORDER else None
@@ -225,6 +233,18 @@ def noise_allowance(sides: BothSides, violated: Array, d: Array, inside: str, le
     if inside == "float32" and at.claim.in_precision is None and sides.moves_whole_numbers():
         least = np.maximum(least, level_allowance(left, right, unit_roundoff(inside)))
     return least
+
+
+def noise_allowance_apart(sides: BothSides, d: Array, reach: float) -> Array:
+    """What rounding may leave of each number of the output where zeros and equal numbers move apart, along one ray.
+
+    It is infinite where f has no digits there: the errors of an ill-conditioned f may be the same at all points at
+    which these stay. inf − finite is no rounding.
+    """
+    left, right = sides.left(0, sides.at.finest), sides.right(0, sides.at.finest)
+    noise = sides.noise_apart(reach)
+    allowed = np.where(noise > NO_DIGITS * np.maximum(left.sizes, right.sizes), np.inf, SAFETY_OF_NOISE * noise)
+    return np.where(right.rounded & np.isfinite(d) & ~right.fixed, allowed, 0)
 
 
 def unit_roundoff(inside: str) -> float:

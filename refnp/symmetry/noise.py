@@ -12,6 +12,9 @@ than a rounding for it to show, so each precision has a T of its own. The least 
 (relu at 0) is met by few lines, rounding by all.
 
 Numbers that are equal stay equal along a line, and 0 stays 0: what f does with repeated items or zeros is seen as well.
+But the rounding errors of f may be the same, or none, at all such points. On a *ray* equal numbers move apart, and 0 by
+the size of its array; only its farther half counts, so that what f does where numbers are equal or 0, in a choice or at
+a kink, is not met there.
 
 Sources: Moré & Wild (2011), who take differences of a function at equal steps; Aurentz & Trefethen (2017) for the level
 at which Chebyshev coefficients no longer fall.
@@ -36,6 +39,7 @@ UNIT_ROUNDOFFS = {
 NODES = 24  # Chebyshev points on a line
 LINES = 3  # the least noise of so many counts
 INSIDE = {"float32": 2.0**-16, "float16, tfloat32 or bfloat16": 2.0**-7}  # precisions that f may have inside, and T
+RAYS = (2.0**-20, 2.0**-26)  # the lengths of rays, or more in a precision coarser than float64
 _ANGLES = (np.arange(NODES) + WIDE.type(0.5)) * (4 * np.arctan(WIDE.type(1)) / NODES)
 STEPS = np.cos(_ANGLES)
 _HIGH_ORDERS = np.sqrt(WIDE.type(2) / NODES) * np.cos(np.arange(NODES // 2, NODES)[:, None] * _ANGLES)
@@ -44,6 +48,37 @@ _HIGH_ORDERS = np.sqrt(WIDE.type(2) / NODES) * np.cos(np.arange(NODES // 2, NODE
 def span(u: float) -> float:
     """T for the noise of computing in unit roundoff u: 256 roundings, between 2⁻⁴⁸ and 2⁻⁷."""
     return min(max(256 * u, 2.0**-48), 2.0**-7)
+
+
+def ray(arrays: Mapping[str, Any], reach: float, rng: np.random.Generator) -> list[dict[str, Any]]:
+    """The arrays at points of a random ray from them of this length, on which equal numbers move apart, and zeros.
+
+    Zeros of an array whose other numbers have one sign get that sign.
+    """
+    way = direction(arrays, rng, apart=True)
+    size = {name: np.where(arrays[name] == 0, _usual(arrays[name]), arrays[name]) for name in way}
+    signed = {name: np.where(arrays[name] == 0, abs(part), part) for name, part in way.items()}
+    way = {name: signed[name] if _has_one_sign(arrays[name]) else part for name, part in way.items()}
+    points = [reach * (3 + step) / 4 for step in STEPS]
+    with np.errstate(all="ignore"):
+        moved = lambda name, a, t: (a + t * way[name] * size[name]).astype(a.dtype) if name in way else a
+        return [{name: moved(name, a, t) for name, a in arrays.items()} for t in points]
+
+
+def _usual(a: Array) -> Any:
+    """The largest finite number of an array by size, with its sign; 1 if there is none but 0."""
+    finite = a[np.isfinite(a) & (a != 0)]
+    return finite[np.argmax(np.abs(finite))] if finite.size else 1
+
+
+def _has_one_sign(a: Array) -> bool:
+    return a.dtype.kind == "f" and bool(np.all(a >= 0) or np.all(a <= 0))
+
+
+def lengths(u: float) -> list[float]:
+    """Those of rays in unit roundoff u: their squares are some roundings, so that squares of distances change too."""
+    longer = max(1.0, (u / roundoff(np.float64)) ** 0.5)
+    return [min(reach * longer, 2.0**-7) for reach in RAYS]
 
 
 def factors(

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-from refnp.symmetry import Negate, Permute, Roll, Rotate, Scale, Translate, equivariant, invariant
+from refnp.symmetry import Negate, Permute, Roll, Rotate, Scale, Translate, check, equivariant, invariant
 from refnp.symmetry import claim as claim_page
 from refnp.symmetry.claim import FLOATS, roundoff
 from tests.helpers import unit_roundoff
@@ -320,3 +320,57 @@ def test_translations_that_round_are_not_held_against_a_claim():
     verdict = search(claim, f.plane, sizes={"n": range(4)}, scales=(1, 2.0**-10))
     assert verdict.holds
     assert verdict.relative["float32"] > 1e-3
+
+
+def likelihood(x, y, noise=1e-2):
+    factor = np.linalg.cholesky(np.exp(-0.5 * (x - x.T) ** 2) + noise * np.eye(len(x)))
+    return np.log(np.diag(factor)).sum() + 0.5 * (np.linalg.solve(factor, y) ** 2).sum()
+
+
+def fitted(x, y, jitter=1e-14):
+    k = np.exp(-0.5 * (x - x.T) ** 2)
+    return k @ np.linalg.solve(k + jitter * np.eye(len(x)), y)
+
+
+COINCIDE = {"x": np.zeros((3, 1)), "y": np.array([[0.0], [0.0], [1.0]])}
+ILL = {
+    "likelihood": (likelihood, Permute(("x", "y"), 0), COINCIDE, (2, 1, 0)),
+    "likelihood, float64 inside": (
+        lambda x, y: likelihood(x.astype(float), y.astype(float), 1e-6).astype(x.dtype),
+        Permute(("x", "y"), 0),
+        COINCIDE,
+        (2, 1, 0),
+    ),
+    "posterior": (
+        lambda x, y: fitted(x, y).sum(),
+        Permute(("x", "y"), 0),
+        {"x": np.zeros((2, 1)), "y": np.array([[0.18187733], [0.0]])},
+        (1, 0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ILL)
+def test_equal_errors_of_an_ill_conditioned_function_refute_nothing(name):
+    """Where points coincide, what LAPACK rounds is the same at all perturbations that leave them so."""
+    function, action, inputs, g = ILL[name]
+    assert not check(invariant(function, action), inputs, g).fails
+    wrong = lambda x, y: function(x, y) * (1 + np.tanh(y[0, 0] - y[-1, 0]) / 8)
+    if "posterior" not in name:  # of which no digit is known there
+        assert check(invariant(wrong, action), inputs, g).fails
+
+
+SPECIAL = {
+    "the first of equal numbers": lambda x: np.where(np.arange(len(x)) == np.argmax(x), x, 0) @ np.arange(len(x)),
+    "signs, and other numbers where points coincide": lambda x: np.where(
+        x[:1] == x, 0.25 * np.arange(len(x)), np.sign(x[:1] - x)
+    ).sum(),
+    "zero first": lambda x: x.sum() + (x[0] == 0) * 1e-6,
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+@pytest.mark.parametrize("inside", [None, np.float64])
+def test_what_is_wrong_at_equal_numbers_and_zeros_alone_is_still_found(name, inside):
+    function = SPECIAL[name] if inside is None else lambda x: SPECIAL[name](np.asarray(x, inside))
+    assert search(invariant(function, PERMUTED), f.vector, sizes={"n": range(4)}).fails
