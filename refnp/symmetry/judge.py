@@ -27,8 +27,10 @@ be perturbed (zeros, whole numbers), the noise that f has at other inputs serves
 roundoff of the precision. A d of the order of the output is not held against noise that f has at no other input.
 
 With one precision only, 16 times the noise of f along lines of 256 roundings stands for the rounding error, and 16 for
-64: what is compared then are many errors of this precision itself. Where the user gives a bound, nothing of this
-applies: |f(g·x) − g·f(x)| ≤ bound(inputs, g, dtype) for every number of the output, in the dtype of the input.
+64: what is compared then are many errors of this precision itself. A number that is infinite or NaN on one side alone
+in float64 is a violation of f as computed, though a finer precision reaches further. Where the user gives a bound,
+nothing of this applies: |f(g·x) − g·f(x)| ≤ bound(inputs, g, dtype) for every number of the output, in the dtype of the
+input.
 
 Source: Higham (2002), chapters 1 and 3, for the first-order model of rounding error and backward stability.
 """
@@ -41,7 +43,7 @@ import numpy as np
 
 from refnp.autograd import Array, ArrayLike
 from refnp.symmetry.actions import Arrays, Element
-from refnp.symmetry.claim import Claim, DType, Precisions, Refusal, roundoff
+from refnp.symmetry.claim import Claim, DType, Precisions, Refusal, dtype_name, roundoff
 from refnp.symmetry.evaluation import BothSides, Evaluations, change
 from refnp.symmetry.jumps import OF_ORDER, Jumps
 from refnp.symmetry.noise import INSIDE, LINES, UNIT_ROUNDOFFS, lengths, span
@@ -121,6 +123,8 @@ def judge(
     beyond = ~(np.abs(d) <= allowed)
     if bound is not None and beyond.any():
         return violation(left, right, np.where(beyond, d, 0), ratio)
+    if bound is None and (overflow := overflows_in_float64(sides, d)) is not None:
+        return overflow
     agrees = Finding("agrees", "", ratio, left.relative(d, right), left.relative(allowed, right, empty=0.0))
     if jumps is not None and may_jump(sides, agrees, jumps.suspected):
         unsteady = sides.change_of_discrepancy(d, (at.perturbations + 1) // 2) >= STEADY * np.abs(d)
@@ -178,6 +182,34 @@ def judge(
             return Finding("ambiguous", "", ratio, steadily, inside=inside)
     noise = left.relative(np.where(violated & np.isfinite(left_by_noise), left_by_noise, 0), right, empty=0.0)
     return replace(violation(left, right, np.where(violated, d, 0), ratio), noise=noise)
+
+
+def overflows_in_float64(sides: BothSides, d: Array) -> Finding | None:
+    """The violation of a number that is finite on one side alone in float64, where a finer precision is judged.
+
+    d is the discrepancy in that. It must be so at all perturbations as well; an f that raises an error in float64 alone
+    is not judged.
+    """
+    at, double = sides.at, np.dtype(np.float64)
+    if roundoff(at.finest) >= roundoff(double):
+        return None
+    apart = np.isfinite(d)
+    for k in range(at.perturbations + 1):
+        try:
+            left, right = sides.left(k, double), sides.right(k, double)
+        except Refusal:
+            return None
+        if left.form != right.form or left.values.size != d.size:
+            return None
+        both = np.isfinite(left.values) & np.isfinite(right.values)
+        apart = apart & ~both & np.isinf(left.minus(right))
+        if not apart.any():
+            return None
+    found = violation(sides.left(0, double), sides.right(0, double), np.where(apart, np.inf, 0), np.inf)
+    finer = dtype_name(at.finest)
+    return replace(
+        found, reason=f"{found.reason}; in float64 alone: an overflow, or the like, that {finer} does not have"
+    )
 
 
 def may_jump(sides: BothSides, found: Finding, suspected: bool) -> bool:

@@ -61,6 +61,7 @@ class Trials:
         self.resolution: float | None = None  # of pairs that are resolved, if there is one
         self.relative: dict[DType, float] = {}
         self.refusal = self.ambiguous = self.inside = self.jump = ""
+        self.alone = ""  # a precision in which both sides differ by infinity, NaN, an error or shape, and no finer one
         self.constants = 0.0  # the largest discrepancy that constants of float64 would leave
         self.sizes: dict[str, set[int]] = {}
         self.not_repeatable = self.only_nan = False
@@ -169,6 +170,7 @@ class Trials:
                 if dtype.itemsize >= x.dtype.itemsize:  # a float64 number is no float32 number
                     relative = BothSides(at, g).discrepancy(dtype)
                     self._enter_relative(dtype, relative)
+                    self.alone = self.alone or dtype_name(dtype) * bool(np.isinf(relative))
                     if self.jumps is not None and dtype == at.coarser and OF_ORDER <= relative < np.inf:
                         self.jumps.suspected = True
         return violation
@@ -328,6 +330,11 @@ class Trials:
             remarks.append(self._jumps())
         if self.refusal:
             remarks.append(f"refused, for one, {self.refusal}")
+        if self.alone:
+            remarks.append(
+                f"in {self.alone} one side alone is infinite or NaN, an error or of another shape: what f computes in "
+                f"{self.alone} alone is not judged"
+            )
         if self.counts["nan"]:
             remarks.append(f"f gave NaN at {self.counts['nan']} pairs, on both sides in the same places, which agrees")
         return Verdict(

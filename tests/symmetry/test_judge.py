@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import pytest
 
+from refnp.layers import softmax
 from refnp.symmetry import Negate, Permute, Roll, Rotate, Scale, Translate, check, equivariant, invariant
 from refnp.symmetry import claim as claim_page
 from refnp.symmetry.claim import FLOATS, roundoff
@@ -374,3 +375,49 @@ SPECIAL = {
 def test_what_is_wrong_at_equal_numbers_and_zeros_alone_is_still_found(name, inside):
     function = SPECIAL[name] if inside is None else lambda x: SPECIAL[name](np.asarray(x, inside))
     assert search(invariant(function, PERMUTED), f.vector, sizes={"n": range(4)}).fails
+
+
+def plain_softmax(x):
+    return np.exp(x) / np.exp(x).sum()
+
+
+FAR = Translate("x", axis=None, reach=1000.0)
+
+
+@has_wide
+@pytest.mark.parametrize(
+    ("function", "action", "x", "g", "kind"),
+    [
+        (plain_softmax, FAR, [0.0, 1.0], (900.0,), "nan against 0.26"),
+        (lambda x: np.prod(np.exp(500 * x)), PERMUTED, [1.0, -1.0, 1.0], (0, 2, 1), "inf against 1.4"),
+        (lambda x: 1 / np.exp(-500 * x).prod(), PERMUTED, [1.0, 1.0, -1.0], (0, 2, 1), "e+217 against inf"),
+    ],
+)
+def test_what_is_finite_on_one_side_alone_in_float64_is_a_violation(function, action, x, g, kind):
+    found = check(invariant(function, action), {"x": np.array(x)}, g)
+    assert found.fails
+    assert found.counterexample.precision == "float64"
+    assert kind in found.counterexample.reason
+    assert "in float64 alone: an overflow, or the like, that longdouble does not have" in str(found)
+    assert check(invariant(function, action, in_precision=lambda dtype: function), {"x": np.array(x)}, g).fails
+
+
+@pytest.mark.parametrize(
+    ("function", "action"),
+    [
+        (softmax, FAR),
+        (lambda x: np.exp(500 * x).sum(), PERMUTED),  # infinite on both sides
+        (lambda x: plain_softmax(500 * x).sum(), PERMUTED),  # NaN on both sides
+        (lambda x: np.sqrt((x * x).mean() - x.mean() ** 2), PERMUTED),  # NaN where rounding makes a difference negative
+    ],
+)
+def test_what_overflows_on_both_sides_agrees(function, action):
+    assert not search(invariant(function, action), f.vector, sizes=SIZES, count=40).fails
+
+
+@has_wide
+def test_an_overflow_in_float32_alone_is_said_and_not_judged():
+    function = lambda x: x.sum() / x.dtype.type(x.dtype != np.float32 or x[0] > 0)
+    verdict = search(invariant(function, PERMUTED), f.vector, sizes={"n": (3,)}, structures=(), count=20)
+    assert verdict.holds
+    assert "what f computes in float32 alone is not judged" in str(verdict)
