@@ -7,8 +7,8 @@
     fewer inputs: no ties, no zeros, these sizes only
 
 Each is asked at the counter-example that is printed and at the input from which it was made, if it is about them, then,
-if it survives, by a short search. Reports end with those that hold there: that is a search of so many inputs, and no
-more.
+if it survives, by a search like the one that refuted the claim: the same inputs, as far as it is about them. Reports
+end with those that hold there: that is a search of so many inputs, and no more.
 """
 
 import contextlib
@@ -31,8 +31,7 @@ from refnp.symmetry.shifts import Roll, in_steps
 from refnp.symmetry.shrink import some_elements
 from refnp.symmetry.trials import Trials
 
-COUNT = 16  # inputs of a short search, or as many as it took to see that the claim itself fails
-AT_A_SIZE = 8  # inputs of one at one size, or as many
+AT_A_SIZE = 8  # inputs of a short search at one size
 MOST = 3  # neighbours that are told
 MOST_SIZES = 16  # values of a size that are asked one by one
 SHAPES = 3  # draws that show which axes are equally long
@@ -86,7 +85,7 @@ class Near:
 
 
 class Neighbours:
-    """Looks for claims that hold near one that fails at `refuting` pairs, by no fewer inputs than that `took`.
+    """Looks for claims that hold near one that fails at `refuting` pairs, by searches of `count` inputs.
 
     `options` are those of `Trials`, the others those of the search.
     """
@@ -98,12 +97,12 @@ class Neighbours:
         refuting: Sequence[tuple[Input, Element]],
         dtypes: Sequence[DType],
         scales: Scales,
-        took: int,
+        count: int,
         options: Mapping[str, Any],
     ):
         self.claim, self.domain, self.refuting, self.dtypes, self.options = claim, domain, refuting, dtypes, options
-        self.scales = scales
-        self.count, self.at_a_size = max(COUNT, took), max(AT_A_SIZE, took)
+        self.scales, self.count = scales, count
+        self.against: Input | None = None  # the last input that refuted a claim
         self.samples: list[dict[str, Any]] = [x.arrays for x, _ in refuting]
         for i in range(SHAPES):
             rng = np.random.default_rng((options["seed"], 2**31 + 3, i))
@@ -129,8 +128,8 @@ class Neighbours:
         return found or self._sizes()
 
     def _holds(self, near: Near, count: int) -> bool:
-        """Whether a short search finds the claim to hold; False for one that means nothing."""
-        trials = Trials(near.claim, near.domain, **self.options)
+        """Whether a search of so many inputs finds the claim to hold; False for one that means nothing."""
+        trials, self.against = Trials(near.claim, near.domain, **self.options), None
         try:
             for x, g in self.refuting:
                 within = all(n in near.domain.sizes.get(name, (n,)) for name, n in x.sizes.items())
@@ -138,6 +137,7 @@ class Neighbours:
                     return False
             for x in near.domain.inputs(self.dtypes, self.scales, count, self.options["seed"], trials.moves):
                 if trials.violation(x) is not None or trials.not_repeatable:
+                    self.against = x
                     return False
         except (ValueError, TypeError, IndexError):
             return False
@@ -272,14 +272,16 @@ class Neighbours:
         found = []
         for name, values in self.domain.sizes.items():
             ordered = sorted(set(values))[:MOST_SIZES]
-            others = {other: sizes for other, sizes in self.domain.sizes.items() if other != name}
-            holding = []
-            for n in ordered if len(ordered) > 1 else ():
-                domain = replace(self.domain, sizes={**others, name: (n,)})
-                if self._holds(Near("", self.claim, domain), self.at_a_size):
-                    holding.append(n)
-            if holding and len(holding) < len(ordered):
-                found.append(f"{name} is {_or(holding)} (a search of {self.at_a_size} inputs each)")
+            at = lambda sizes, name=name: Near(
+                "", self.claim, replace(self.domain, sizes={**self.domain.sizes, name: sizes})
+            )
+            holding = [n for n in ordered if len(ordered) > 1 and self._holds(at((n,)), min(AT_A_SIZE, self.count))]
+            if len(holding) == len(ordered):
+                continue
+            while holding and not self._holds(at(tuple(holding)), self.count):
+                holding = [n for n in holding if self.against is not None and n != self.against.sizes[name]]
+            if holding:
+                found.append(f"{name} is {_or(holding)} (a search of {self.count} inputs)")
         return found
 
 

@@ -98,7 +98,6 @@ def search(
             progress.show(f"{i + 1} of {count} inputs, {trials.counts['pairs']} pairs")
             if violation or trials.not_repeatable:
                 break
-        took = trials.counts["inputs"]
         told = lambda budget: progress.show(f"a counter-example; {budget} more inputs to make it simpler")
         counterexample = None if violation is None else trials.counterexample(violation, simplify, told)
     sense = scope(trials, types, scaled, seed) + ("" if proof is None else f"; not proved: {proof.missing}")
@@ -107,7 +106,7 @@ def search(
     options = {"bound": bound, "inner_precision": inner_precision, "digits": digits, "seed": seed}
     printed = Input(counterexample.sizes, violation.input.dtype, {}, counterexample.inputs, SIMPLIFIED)
     refuting = ((violation.input, violation.element), (printed, counterexample.element))
-    near = Neighbours(claim, domain, refuting, types, scaled, took, options)
+    near = Neighbours(claim, domain, refuting, types, scaled, count, options)
     return trials.verdict(sense, counterexample, near)
 
 

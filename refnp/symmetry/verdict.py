@@ -142,7 +142,7 @@ class Verdict:
 
     @functools.cached_property
     def holds_if(self) -> tuple[str, ...]:
-        """Of a claim that fails: under which conditions near it a short search found it to hold; made when it is read.
+        """Of a claim that fails: under which conditions near it a search found it to hold; made when it is read.
 
         Other arguments that move too, the inverse on the output, results exchanged, no ties, these sizes only, even
         shifts only, another axis.

@@ -5,9 +5,10 @@ import functools
 import numpy as np
 import pytest
 
-from refnp.symmetry import Negate, Permute, Prefix, Repeat, Roll, Rotate, Translate
+from refnp.symmetry import Negate, Permute, Prefix, Repeat, Roll, Rotate, Scale, Translate
 from refnp.symmetry.audits import audit
 from refnp.symmetry.claim import equivariant, invariant
+from refnp.symmetry.neighbours import no_zeros
 from refnp.symmetry.searches import search
 from tests.symmetry import functions as f
 from tests.symmetry.domains import rows, symmetric, vector
@@ -48,7 +49,7 @@ NEAR = {
 @pytest.mark.parametrize("words", NEAR)
 def test_what_holds_near_a_claim_that_fails_is_said(words):
     claim, draw = NEAR[words]
-    verdict = search(claim, draw, sizes=FEW)
+    verdict = search(claim, draw, sizes=FEW, count=24)
     assert verdict.fails
     assert any(near.startswith(words) for near in verdict.holds_if), verdict.holds_if
     assert f"  holds if {words}" in str(verdict)
@@ -78,6 +79,26 @@ def test_what_holds_near_a_claim_does_not_contradict_its_counter_example(name):
     verdict = search(RARE[name], vector, sizes={"n": range(6)})
     assert verdict.counterexample.sizes == {"n": 2}
     assert verdict.holds_if == ()
+
+
+SMALL = {  # wrong at every input, but seen only at small ones, or at one size
+    "no number is 0": (equivariant(lambda x: x + 1e-20, Scale("x"), Scale()), vector, no_zeros),
+    "m moves too": (
+        equivariant(lambda x, m: x * m if len(x) != 4 else x * m[0], Permute("x", 0), Permute(axis=0)),
+        lambda rng, n: {"x": rng.normal(size=n), "m": rng.normal(size=n)},
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("words", SMALL)
+def test_what_a_search_as_long_refutes_is_not_said_to_hold(words):
+    claim, draw, where = SMALL[words]
+    verdict = search(claim, draw, sizes={"n": range(1, 7)})
+    assert verdict.fails
+    assert not any(near.startswith(words) for near in verdict.holds_if)
+    if where is not None:
+        assert search(claim, draw, sizes={"n": range(1, 7)}, where=where).fails
 
 
 def test_nothing_is_said_where_nothing_near_holds():
