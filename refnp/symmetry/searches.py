@@ -10,6 +10,7 @@ the search and is made as simple as possible (shrink.py).
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -21,7 +22,7 @@ from refnp.symmetry.inputs import KINDS, Domain, Draw, Input, Scales, Sizes
 from refnp.symmetry.judge import Bound
 from refnp.symmetry.neighbours import Neighbours
 from refnp.symmetry.progress import Progress
-from refnp.symmetry.proving import prove
+from refnp.symmetry.proving import is_of_sizes, prove
 from refnp.symmetry.shrink import SCALES, SIMPLIFIED
 from refnp.symmetry.trials import Trials, dtype_of, scope
 from refnp.symmetry.verdict import Counts, Verdict
@@ -67,8 +68,9 @@ def search(
     count     how many inputs, besides those with each kind of structure at the two smallest sizes
     simplify  how many inputs may be tried to make a counter-example simpler; with 0 it is given as it was found
     seed      of everything that is drawn
-    shapes    of the arguments, "x (n, d)": with them a proof for every size is tried first (`prove`), and only a claim
-              that is not proved is searched; its verdict says what is missing
+    shapes    of the arguments, "x (n, d)": with them a proof for every size is tried first (`prove`). A claim that is not
+              proved is searched, and its verdict says what is missing; so is one that is proved if something is true of
+              its numbers, which those that are drawn need not be: it is proved only if the search finds it to hold
 
     Raises ValueError for no input, an unknown precision, a negative `simplify`, or actions that do not fit the arrays;
     TypeError for a `draw` that is no function or gives no dict of arrays, or if f gives something that is no array;
@@ -80,9 +82,12 @@ def search(
     if simplify < 0:
         raise ValueError(f"search: simplify is {simplify}; it must be 0, for the counter-example as found, or more")
     proof = None if shapes is None else prove(claim, shapes)
-    if proof:
+    proved = None
+    if proof is not None and proof.proved:
         assumed = "; ".join(proof.assumptions)
-        return Verdict("proved", str(claim), f"{proof.sizes}, {shapes}", assumed, Counts(), 0.0, {}, 0.0)
+        proved = Verdict("proved", str(claim), f"{proof.sizes}, {shapes}", assumed, Counts(), 0.0, {}, 0.0)
+        if all(is_of_sizes(assumption, proof.shapes) for assumption in proof.assumptions):
+            return proved
     types = [np.dtype(dtype) for dtype in dtypes]
     if unknown := [kind for kind in structures if kind not in KINDS]:
         raise ValueError(f"search: there is no structure {unknown[0]!r}; there are {', '.join(KINDS)}")
@@ -100,9 +105,14 @@ def search(
                 break
         told = lambda budget: progress.show(f"a counter-example; {budget} more inputs to make it simpler")
         counterexample = None if violation is None else trials.counterexample(violation, simplify, told)
-    sense = scope(trials, types, scaled, seed) + ("" if proof is None else f"; not proved: {proof.missing}")
+    sense = scope(trials, types, scaled, seed)
+    if proved is not None:
+        sense += f"; proved for {proved.sense}, if {proved.reason}"
+    elif proof is not None:
+        sense += f"; not proved: {proof.missing}"
     if violation is None or counterexample is None:
-        return trials.verdict(sense, counterexample)
+        found = trials.verdict(sense, counterexample)
+        return found if proved is None or not found.holds else replace(proved, counts=found.counts)
     options = {"bound": bound, "inner_precision": inner_precision, "digits": digits, "seed": seed}
     printed = Input(counterexample.sizes, violation.input.dtype, {}, counterexample.inputs, SIMPLIFIED)
     refuting = ((violation.input, violation.element), (printed, counterexample.element))

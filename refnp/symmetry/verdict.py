@@ -188,7 +188,10 @@ class Verdict:
     def __str__(self) -> str:
         if self.outcome == "proved":
             lines = [f"{self.claim}: PROVED for {self.sense}", *([f"  if {self.reason}"] if self.reason else [])]
-            return "\n".join([*lines, "  of real arithmetic, for sizes of at least 1"])
+            lines.append("  of real arithmetic, for sizes of at least 1")
+            if self.counts.inputs:
+                lines.append(f"  a search of {self.counts.inputs} inputs, be that so or not, found nothing against it")
+            return "\n".join(lines)
         counts = self.counts
         lines = [
             f"{self.claim}: {self.outcome.upper()}{self._so_far()}",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from refnp.symmetry import Counts, Permute, Roll, Select, SymmetryError, Verdict, equivariant, search
+from refnp.symmetry import Counts, Permute, Roll, Select, SymmetryError, Verdict, equivariant, invariant, search
 from refnp.symmetry.claim import FLOATS
 from refnp.symmetry.shrink import effort
 from refnp.symmetry.verdict import array_code, in_a_row
@@ -157,3 +157,18 @@ def test_sizes_are_told_as_they_were_tried(numbers, text):
 def test_only_sizes_that_were_tried_are_told():
     total = equivariant(lambda x: x * x, Select("x"), Select())
     assert "n = 5, 9 and 13;" in str(search(total, f.vector, sizes={"n": [5, 9, 13]}, count=12, structures=()))
+
+
+def with_padding(ids, x):
+    """A sum of rows, of which those of id 0 are the first: it depends on the order where there is one."""
+    return np.where(ids[:, None] == 0, x[:1], x).sum(0)
+
+
+@pytest.mark.parametrize(("least", "outcome"), [(0, "fails"), (1, "proved")])
+def test_what_a_proof_assumes_of_numbers_is_asked_of_those_that_are_drawn(least, outcome):
+    claim = invariant(with_padding, Permute({"ids": 0, "x": 0}))
+    draw = lambda rng, n: {"ids": rng.integers(least, 3, size=n), "x": rng.normal(size=(n, 2))}
+    verdict = search(claim, draw, sizes={"n": range(1, 5)}, count=24, shapes="ids (n), x (n, d)", structures=())
+    assert verdict.outcome == outcome
+    assert "ids[i] ≠ 0" in str(verdict)
+    assert ("found nothing against it" in str(verdict)) == verdict.holds
