@@ -16,7 +16,7 @@ import numpy as np
 from refnp.autograd import Array
 from refnp.symmetry.actions import Action, Arrays, Trivial
 from refnp.symmetry.claim import Function, InPrecision, Read, Refusal, equivariant
-from refnp.symmetry.inputs import Draw, Sizes, large_sizes
+from refnp.symmetry.inputs import Draw, Sizes, check_sizes, large_sizes
 from refnp.symmetry.places import Permute, Select
 from refnp.symmetry.searches import search
 from refnp.symmetry.verdict import Verdict, in_a_row
@@ -81,6 +81,7 @@ def audit(
     and from fixed numbers of features. Raises what `search` raises; ValueError if f takes none of the draws.
     """
     asked = dict(sizes or {})
+    check_sizes(draw, asked)
     rng = np.random.default_rng((seed, 2**31 + 4))
     samples: list[Arrays] = []
     outputs: list[dict[str, Array]] = []

@@ -239,9 +239,13 @@ def equivariant(
                   it (constraints.py)
 
     Raises ValueError if the elements of one action mean nothing to the other, for a negative border, and for one
-    without axes if `action_out` moves nothing along an axis; TypeError for an `f` or `where` that is no function.
+    without axes if `action_out` moves nothing along an axis; TypeError for an `f` or `where` that is no
+    function, or a class in place of an action.
     """
     check_functions("equivariant", f=f, where=where)
+    for argument, action in (("action_in", action_in), ("action_out", action_out)):
+        if isinstance(action, type):
+            raise TypeError(f"equivariant: {argument} is the class {action.__name__}; call it: {action.__name__}(…)")
     if not _same_group(action_in, action_out):
         raise ValueError(
             f"equivariant: the output action ({action_out}) cannot take the elements of the input action ({action_in})"

@@ -12,6 +12,7 @@ What all draws have in common (constraints.py) is kept in all of them. Input i o
 happened with the inputs before.
 """
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -84,9 +85,16 @@ class Domain:
         return replace(self, constraints=Constraints(samples))
 
     def _given(self, rng: np.random.Generator, sizes: Mapping[str, int]) -> Arrays:
+        check_sizes(self.draw, sizes)
         given = self.draw(rng, **sizes)
         if not isinstance(given, Mapping):
             raise TypeError(f"search: draw returns a {type(given).__name__}; it must return arrays by name, in a dict")
+        for name, a in given.items():
+            if a is not None and np.asarray(a).dtype.kind not in "biufc":
+                raise TypeError(
+                    f"search: draw gives {name} as an array of {np.asarray(a).dtype.name}; an action moves arrays of "
+                    "numbers or booleans, such as whole numbers in place of words"
+                )
         return given
 
     def drawn(self, rng: np.random.Generator, sizes: Mapping[str, int], dtype: DType, scales: Scales = (1.0,)) -> Input:
@@ -208,6 +216,22 @@ class Domain:
             found += 1
             if found == SMALL_SIZES:
                 return
+
+
+def check_sizes(draw: Draw, sizes: Mapping[str, Any]) -> None:
+    """TypeError for a `draw` that cannot be called with these sizes, with those that it lacks or does not take."""
+    try:
+        others = list(inspect.signature(draw).parameters.values())[1:]
+    except (TypeError, ValueError):  # of what is not written in Python, it is not known
+        return
+    known = {p.name for p in others if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+    needed = [p.name for p in others if p.name in known and p.default is p.empty]
+    if lacking := [name for name in needed if name not in sizes]:
+        given = ", ".join(f'"{name}": range(6)' for name in lacking)
+        raise TypeError(f"search: draw takes {' and '.join(lacking)}; say which values: sizes={{{given}}}")
+    open_ended = any(p.kind == p.VAR_KEYWORD for p in others)
+    if unknown := [name for name in sizes if name not in known and not open_ended]:
+        raise TypeError(f"search: draw takes no {' and no '.join(unknown)}, which sizes gives")
 
 
 def large_sizes(sizes: Sizes, rng: np.random.Generator, upper: bool) -> dict[str, int]:

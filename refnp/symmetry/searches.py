@@ -68,13 +68,14 @@ def search(
     count     how many inputs, besides those with each kind of structure at the two smallest sizes
     simplify  how many inputs may be tried to make a counter-example simpler; with 0 it is given as it was found
     seed      of everything that is drawn
-    shapes    of the arguments, "x (n, d)": with them a proof for every size is tried first (`prove`). A claim that is not
-              proved is searched, and its verdict says what is missing; so is one that is proved if something is true of
-              its numbers, which those that are drawn need not be: it is proved only if the search finds it to hold
+    shapes    of the arguments, "x (n, d)": with them a proof for every size is tried first (`prove`). A claim that is
+              not proved is searched, and its verdict says what is missing; so is one that is proved if something is
+              true of its numbers, which those that are drawn need not be: it is proved only if the search finds it to
+              hold
 
-    Raises ValueError for no input, an unknown precision, a negative `simplify`, or actions that do not fit the arrays;
-    TypeError for a `draw` that is no function or gives no dict of arrays, or if f gives something that is no array;
-    whatever `draw` and `where` raise.
+    Raises ValueError for no input, an unknown precision, a negative `simplify`, actions that do not fit the arrays, or
+    if f gives arrays whose shapes depend on numbers; TypeError for a `draw` that is no function, takes other sizes or
+    gives no dict of arrays of numbers, or if f gives something that is no array; whatever `draw` and `where` raise.
     """
     check_functions("search", draw=draw, where=where)
     if count < 1 or not dtypes:

@@ -126,7 +126,35 @@ class Trials:
         return any(moves(self.claim.action, g, x.arrays) for g in some_elements(self.claim.action, x, rng, SMALL))
 
     def violation(self, x: Input, elements: list[Element] | None = None) -> Violation | None:
-        """Try one input with many elements, by default of the action's choice; the first violation, if there is one."""
+        """Try one input with many elements, by default of the action's choice; the first violation, if there is one.
+
+        Raises ValueError where the output action cannot act on what f gives, and says so if that has no fixed shape.
+        """
+        try:
+            return self._violation(x, elements)
+        except ValueError as error:
+            if shapes := self._two_shapes(x):
+                raise ValueError(
+                    f"search: the shape of what f gives depends on numbers, and not on shapes alone: it is {shapes}, "
+                    "and one element cannot move both; let f give a mask, for example, in place of what it selects"
+                ) from error
+            raise
+
+    def _two_shapes(self, x: Input) -> str:
+        """Shapes that f gives for inputs of the shapes of x, in words, if there are two."""
+        found: dict[str, str] = {}
+        words = lambda arrays: ", ".join(f"{name} {np.shape(a)}" for name, a in arrays.items())
+        for i in range(AS_DRAWN):
+            drawn = self.domain.drawn(np.random.default_rng((self.seed, DRAWN_AGAIN, i)), x.sizes, x.dtype) if i else x
+            try:
+                given = words(self.claim.at(drawn.arrays, x.dtype))
+            except Refusal:
+                continue
+            if given != found.setdefault(words(drawn.arrays), given):
+                return f"{found[words(drawn.arrays)]} and {given} for {words(drawn.arrays)}"
+        return ""
+
+    def _violation(self, x: Input, elements: list[Element] | None) -> Violation | None:
         action = self.claim.action
         try:
             at = self.evaluations(x)

@@ -307,12 +307,36 @@ def test_sizes_scales_and_dtypes_are_as_asked():
         ({"claim": invariant(total, Permute("z"))}, ValueError, "there is no array 'z'; there are x"),
         ({"claim": equivariant(total, PERMUTED, Permute())}, ValueError, r"output has shape \(\), and so no axis -1"),
         ({"claim": invariant(lambda x: "text", PERMUTED)}, TypeError, "the function returns a str; pass read="),
+        ({"sizes": None}, TypeError, r'draw takes n; say which values: sizes=\{"n": range\(6\)\}'),
+        ({"sizes": {"n": (2,), "m": (3,)}}, TypeError, "draw takes no m, which sizes gives"),
+        (
+            {"draw": lambda rng, n: {"x": np.array(list("abc"[:n]))}},
+            TypeError,
+            "draw gives x as an array of str.*; an action moves arrays of numbers or booleans",
+        ),
+        (
+            {"claim": equivariant(lambda x: x[x > 0], PERMUTED, Permute(axis=0))},
+            ValueError,
+            "the shape of what f gives depends on numbers, and not on shapes alone",
+        ),
     ],
 )
 def test_what_cannot_be_searched_is_said(options, error, message):
     given = {"claim": invariant(total, PERMUTED), "draw": f.vector, "sizes": {"n": range(4)}} | options
     with pytest.raises(error, match=message):
         search(given.pop("claim"), given.pop("draw"), **given)
+
+
+def test_a_class_is_no_action():
+    with pytest.raises(TypeError, match=r"action_in is the class Permute; call it: Permute\(…\)"):
+        equivariant(total, Permute, Permute(axis=0))
+    with pytest.raises(TypeError, match="action_out is the class Permute"):
+        equivariant(total, PERMUTED, Permute)
+
+
+@pytest.mark.parametrize("draw", [lambda rng, **sizes: f.vector(rng, **sizes), lambda rng, n=3, m=2: f.vector(rng, n)])
+def test_a_draw_may_take_any_sizes_or_have_its_own(draw):
+    assert search(invariant(total, PERMUTED), draw, sizes={"n": range(1, 4)}, count=8).holds
 
 
 def test_translations_that_round_are_not_held_against_a_claim():
