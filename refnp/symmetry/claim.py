@@ -98,14 +98,6 @@ class Claim:
         default_factory=OrderedDict, init=False, repr=False, compare=False
     )
 
-    def __post_init__(self) -> None:
-        """TypeError for what is no action, as a class of actions is none."""
-        for action in (self.action, self.action_out):
-            if isinstance(action, type):
-                raise TypeError(f"{action.__name__} is a class of actions; pass one of them, {action.__name__}(…)")
-            if not isinstance(action, Action):
-                raise TypeError(f"an action is {action!r}; pass one of refnp.symmetry, such as Permute('x', 0)")
-
     @functools.cached_property
     def constants(self) -> DType:
         """The precision of the constants in f: float64, or float32 if it holds such numbers."""
@@ -246,6 +238,10 @@ def equivariant(
     for argument, action in (("action_in", action_in), ("action_out", action_out)):
         if isinstance(action, type):
             raise TypeError(f"equivariant: {argument} is the class {action.__name__}; call it: {action.__name__}(…)")
+        if not isinstance(action, Action):
+            raise TypeError(
+                f"equivariant: {argument} is {action!r}; pass one of refnp.symmetry, such as Permute('x', 0)"
+            )
     if not _same_group(action_in, action_out):
         raise ValueError(
             f"equivariant: the output action ({action_out}) cannot take the elements of the input action ({action_in})"

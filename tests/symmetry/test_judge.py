@@ -332,6 +332,8 @@ def test_a_class_is_no_action():
         equivariant(total, Permute, Permute(axis=0))
     with pytest.raises(TypeError, match="action_out is the class Permute"):
         equivariant(total, PERMUTED, Permute)
+    with pytest.raises(TypeError, match="action_in is 0; pass one of"):
+        invariant(total, 0)
 
 
 @pytest.mark.parametrize("draw", [lambda rng, **sizes: f.vector(rng, **sizes), lambda rng, n=3, m=2: f.vector(rng, n)])
