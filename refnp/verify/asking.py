@@ -49,6 +49,7 @@ NO_KERNEL = re.compile(r"(not implemented for|not support\w*|unsupported)\W.*(Ha
 BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError, RecursionError)  # no refusals
 REFUSALS = (NotImplementedError, ValueError, AssertionError)  # what a function raises for a case that it is not for
 TRIED = 3  # cases, to see whether another convention makes them right
+GRADIENTS = "gradients"  # the quantity of a row that says that these failed, where the output came
 
 
 class Asked:
@@ -265,10 +266,11 @@ class Asked:
             try:
                 reference = problem.reference()
                 problem.bounds  # noqa: B018  # computed here, where an option that refnp refuses shows
+                call = self.call(problem)
             except (ValueError, TypeError) as wrong:
                 raise NotOfferedError(f"refnp cannot compute it with these options: {first_line(wrong)}") from wrong
             try:
-                answer, note = self.answer(problem)
+                answer, note = self.answer(problem, call)
             except NotImplementedError as reason:
                 raise NotOfferedError(f"NotImplementedError: {first_line(reason)}") from reason
             except NotOfferedError:
@@ -276,7 +278,7 @@ class Asked:
             except Exception as failure:  # whatever it is, it is no answer
                 if policy(dtype).narrow and NO_KERNEL.search(str(failure)):
                     raise NotOfferedError(f"{self.native.name}: {first_line(failure)}") from failure
-                if (case.made or case.views) and not isinstance(failure, BROKEN):
+                if (case.made or case.views) and not (call.answered or isinstance(failure, BROKEN)):
                     raise NotOfferedError(f"{REFUSES} {type(failure).__name__}: {first_line(failure)}") from failure
                 if any(isinstance(value, list) for value in case.options.values()):
                     raise NotOfferedError(f"{self.who} does not take options as refnp writes them") from failure
@@ -360,7 +362,8 @@ class Asked:
 
     def could_not_be_judged(self, report: Report) -> None:
         """ValueError if every call raised the same, with where it did."""
-        kinds = {(type(failure), re.sub(r"\d+", "0", first_line(failure))) for failure in self.raised.values()}
+        alike = lambda failure: re.sub(r"\d+(, \d+)*,?", "0", first_line(failure))  # but for numbers and shapes
+        kinds = {(type(failure), alike(failure)) for failure in self.raised.values()}
         failure = next(iter(self.raised.values()))
         if len(kinds) == 1 and all(row.why.startswith(f"{type(failure).__name__}: ") for row in report.judgements):
             said = f'; it is given arrays of {self.native.name}, and framework="…" says which it takes'
@@ -381,7 +384,7 @@ class Asked:
         except Exception:  # it was not the gradients
             return [row]
         of_output = judged(alone, answer, reference, self.who, self.version)
-        return of_output if of_output[0].why else [*of_output, replace(row, quantity="gradients")]
+        return of_output if of_output[0].why else [*of_output, replace(row, quantity=GRADIENTS)]
 
     def of_items(self, dtype: str) -> "Asked":
         """The same, asked item by item with as many axes as make it right, or as it does not refuse."""
@@ -443,9 +446,12 @@ class Asked:
                 found[row.key] = says
         return found
 
-    def answer(self, problem: Problem) -> tuple[Answer, list[str]]:
-        """The function's output and gradients in refnp's conventions, and what there is to say about them."""
-        call, form = self.call(problem), policy(problem.dtype)
+    def answer(self, problem: Problem, call: Call | None = None) -> tuple[Answer, list[str]]:
+        """The function's output and gradients in refnp's conventions, and what there is to say about them.
+
+        Of an output of another shape there are no gradients, as no cotangent fits it.
+        """
+        call, form = call or self.call(problem), policy(problem.dtype)
         module = (
             None
             if self.inside is None
@@ -481,6 +487,10 @@ class Asked:
         if call.results > 1:
             notes.append(f"the first of {call.results} results is judged")
         answer = {"output": call.output.back(output)}
+        if cotangent is not None and output.shape != cotangent.shape:
+            if answer["output"].shape != problem.cotangent.shape:
+                return answer, notes
+            raise ValueError(f"shape {output.shape} comes back where {cotangent.shape} is right")
         for index, gradient in zip(wanted, gradients, strict=True):
             name = call.names[index]
             answer[f"gradient of {name}"] = call.turns.get(name, AS_IT_IS).back(gradient)
@@ -513,8 +523,10 @@ class Asked:
         takes = Parameters.of(self.vjp).takes
         options = {name: value for name, value in call.converted(convert).items() if takes(name)}
         given = [view_of(x, convert) if i in views else convert(x) for i, x in enumerate(asked.arrays)]
-        output, pullback = self.vjp(asked.function, *given, **options)
-        if asked.cotangent is None:
+        both = self.vjp(asked.function, *given, **options)
+        call.answered = True  # whether or not by the function
+        output, pullback = both
+        if asked.cotangent is None or back(output).shape != asked.cotangent.shape:
             return back(output), []
         turned = COTANGENT in views
         bars = pullback(view_of(asked.cotangent, convert) if turned else convert(asked.cotangent))

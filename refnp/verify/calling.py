@@ -350,7 +350,8 @@ class Call:
     """One call of the function: NumPy arrays in its conventions, and how what comes is turned back.
 
     `names` are those arrays that a gradient may be asked of; `options` are values and NumPy arrays by the names of the
-    function; `output` turns the output.
+    function; `output` turns the output. It has `answered` once the function returned without an exception, whatever is
+    raised afterwards.
     """
 
     binding: Binding
@@ -360,6 +361,7 @@ class Call:
     turns: dict[str, Turn]
     output: Turn
     results: int = 1  # that the function returned when it was called last
+    answered: bool = False
 
     def converted(self, convert: Callable[[np.ndarray], Any]) -> dict[str, Any]:
         """The options as the framework takes them."""
@@ -384,10 +386,12 @@ class Call:
                 else:
                     in_order.append(array)
             first = [by_name.pop(n) for n in parameters.names or () if n in by_name and parameters.only_by_place(n)]
+            self.answered = False
             try:
                 result = (function if module is None else module(values))(*first, *in_order, **by_name)
             except SystemExit as end:  # which would end the judgement, perhaps with status 0
                 raise RuntimeError(f"{binding.who} ends Python: SystemExit({end.code!r})") from end
+            self.answered = True
             return self.first_of(result)
 
         return call

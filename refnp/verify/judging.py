@@ -20,7 +20,7 @@ from refnp.autograd.errors import closest, shown
 from refnp.autograd.notation import is_number
 from refnp.numbers.precision import policy
 from refnp.verify import equations
-from refnp.verify.asking import BROKEN, Asked, name_of, names
+from refnp.verify.asking import BROKEN, GRADIENTS, Asked, name_of, names
 from refnp.verify.calling import defaults
 from refnp.verify.case import Case
 from refnp.verify.causes import SECONDS
@@ -329,7 +329,10 @@ def of_axes_taken(asked: Asked, report: Report, name: str, dtypes: Sequence[str]
     raised = asked.raised
     axes_of = {problem.case.name: next(iter(problem.arrays.values())).ndim for problem in report.problems}
     taken = {axes for case, axes in axes_of.items() if case not in raised}
-    if not raised or not taken or taken & {axes_of[case] for case in raised} or any(map(is_mistake, raised.values())):
+    answered = {row.case for row in report.deviations if row.quantity == GRADIENTS}
+    if not raised or not taken or taken & {axes_of[case] for case in raised}:
+        return report
+    if raised.keys() & answered or any(map(is_mistake, raised.values())):
         return report
     few = [case for case in asked.cases if case.name in raised][:FEW]
     for layout in OF_MORE_AXES:

@@ -27,6 +27,7 @@ from refnp.verify.modules import of_classes
 from refnp.verify.parameters import signature_of
 from refnp.verify.shell import described
 from tests import pages
+from tests.helpers import of_every
 
 OF_OTHER_ARGUMENTS = {case.layer.name for case in elsewhere.cases()}
 LAYERS = {case.layer.name: case.layer for case in cases_to_ask() if case.layer.name not in OF_OTHER_ARGUMENTS}
@@ -581,6 +582,62 @@ def test_a_case_that_breaks_a_function_is_wrong_though_it_is_made():
     assert "IndexError: index 5 is out of bounds" in str(report)
 
 
+def softplus(x, beta=1.0):
+    return (np.logaddexp(0, x * x.dtype.type(beta)) / beta).astype(x.dtype)
+
+
+def vjp_of_softplus(function, x, beta=1.0, *, wrong=lambda y_bar, x_bar: x_bar):
+    slope = lambda: 1 / (1 + np.exp(-x.dtype.type(beta) * x))
+    return function(x), lambda y_bar: wrong(y_bar, y_bar * slope()) if beta > 5 else y_bar * slope()
+
+
+BEYOND = {  # what becomes of the output and of the gradient for beta > 5, of which are only cases that are made
+    "another shape": (lambda y: y[None], None),
+    "no array": (lambda y: None, None),
+    "no real numbers": (lambda y: y + 0j, None),
+    "a gradient of another shape": (None, lambda y_bar, x_bar: x_bar[None]),
+    "a gradient that fails": (None, lambda y_bar, x_bar: y_bar @ np.ones((3, 3))),
+    "gradients of another number": (None, lambda y_bar, x_bar: (x_bar, x_bar)),
+}
+
+
+@of_every(BEYOND)
+def test_what_answers_and_then_fails_does_not_refuse(name):
+    of_output, of_gradient = BEYOND[name]
+    function = lambda x, beta=1.0: of_output(softplus(x, beta)) if of_output and beta > 5 else softplus(x, beta)
+    vjp = functools.partial(vjp_of_softplus, wrong=of_gradient) if of_gradient else vjp_of_softplus
+    of_made = {"only": "softplus/made*", "dtypes": "float64"}
+    assert refnp.judge("softplus", softplus, vjp=vjp_of_softplus, **of_made).holds
+    report = refnp.judge("softplus", function, vjp=vjp, **of_made)
+    assert {row.case for row in report.deviations} == {row.case for row in report.judgements if "30.0" in row.case}
+    assert "it raises" not in str(report)
+
+
+def test_a_gradient_that_is_refused_by_its_own_function_is_refused():
+    def own(function, x, beta=1.0, *, error=ValueError):
+        if beta > 5:
+            raise error("a small beta alone")
+        return vjp_of_softplus(function, x, beta)
+
+    assert "; it refuses 1 case" in str(refnp.judge("softplus", softplus, vjp=own, only="softplus/made*"))
+    broken = functools.partial(own, error=IndexError)
+    assert not refnp.judge("softplus", softplus, vjp=broken, only="softplus/made*").holds
+
+
+def test_a_gradient_that_fails_for_some_axes_is_none_of_a_function_of_others():
+    def own(function, x):
+        def pullback(y_bar):
+            if x.ndim == 2:
+                raise ValueError("no two axes")
+            return y * (y_bar - (y_bar * y).sum(-1, keepdims=True))
+
+        y = function(x)
+        return y, pullback
+
+    report = refnp.judge("softmax", softmax, vjp=own, skip="softmax/made*")
+    assert "ValueError: no two axes" in {row.why for row in report.deviations if row.quantity == "gradients"}
+
+
 def test_what_is_not_implemented_is_skipped():
     def partial(x, axis=-1):
         if axis != -1:
@@ -638,7 +695,7 @@ def test_buffers_of_modules_follow_the_precision_and_stay_as_they_are(torch):
 
 def test_an_output_of_another_shape_is_told_though_gradients_fail_by_it(torch):
     report = refnp.judge("softmax", lambda x: torch.softmax(x, -1)[..., :1], gradients=True, only="*equal*")
-    assert "shape (3, 1) where (3, 7) is right: 2 rows" in str(report)
+    assert "shape (3, 1) where (3, 7) is right: 4 rows" in str(report)
     report = refnp.judge("softmax", lambda x: torch.softmax(x.detach(), -1), gradients=True, only="*equal*")
     assert {row["quantity"]: row["verdict"] for row in report.rows} == {"output": WITHIN, "gradients": DEVIATES}
 
