@@ -45,6 +45,7 @@ KINDS = {  # what an array holds: kinds of NumPy's dtypes, and what to pass in p
     "nonnegative": ("biufc", "pass an array of numbers"),
     "weights": ("biuf", "pass real numbers"),  # not negative
     "probability": ("biufc", "pass an array of numbers"),
+    "logarithm": ("biufc", "pass an array of numbers"),  # of a positive number
     "triangular": ("biufc", "pass an array of numbers"),  # what is above the diagonal is not read
     "square": ("biufc", "pass an array of numbers"),  # any square matrix; well conditioned where it is made
     "definite": ("biufc", "pass an array of numbers"),  # symmetric and positive definite

@@ -2,9 +2,10 @@
 
 First options have their defaults, and what may be left out is left out: all lengths differ; all are 1, and all but one;
 each is once 1, once 2, past the blocks of any kernel and no multiple of one, and a multiple of most; axes in front are
-none, one and two; and numbers have each of STRUCTURES. Then every two values of options, masks and arrays that may be
-left out stand together in a case. What a mask hides are some, the first and the last ones, and all from one; and what
-is hidden is NaN, infinity or large. What no function takes so, or is too large, is left out.
+none, one and two; and numbers have each of STRUCTURES, and those of a domain stand at its ENDS. Then every two values
+of options, masks and arrays that may be left out stand together in a case. What a mask hides are some, the first and
+the last ones, and all from one; and what is hidden is NaN, infinity or large. What no function takes so, or is too
+large, is left out.
 
 refnp itself is held on these cases (tests/verify/test_made.py). Others may refuse some, with axes in front of theirs
 or lengths that they do not take: what they say is reported, and is no wrong answer.
@@ -38,7 +39,7 @@ KERNELS = ((2, 3, 2), (1, 1, 1), (3, 1, 2), (5, 4, 3))  # as many of each as the
 UNEQUAL = {  # values of options of which there is one per axis
     DOMAINS["whole ≥ 0"]: (1, (1, 0, 2)),
     DOMAINS["whole ≥ 1"]: (2, (2, 1, 3)),
-    DOMAINS["positive"]: (2, (2, 3, 1)),
+    DOMAINS["positive"]: (2, (2, 3, 1), (1.25, 0.75, 1.5)),  # neither whole nor a ratio of the lengths
 }
 PAIRS = ((1, 0), (0, 2), (2, 1))
 MOST = 32_000  # numbers of a case
@@ -52,10 +53,16 @@ TRIED = {  # values of options beside the default
     "number": (0.3, 2.0),
     "in [0, 1)": (0.1, 0.5),
     "in [0, 1]": (0.1, 1.0),
-    "whole": (0,),
+    "whole": (0, -1),
     "whole ≥ 0": (3, 0, 1),
     "whole ≥ 1": (1, 2, 3),
     "True or False": (True, False),
+}
+SPREAD = {  # ordinary numbers of a kind
+    **dict.fromkeys(("positive", "nonnegative", "weights"), (0.3, 2.0)),
+    "real": (0.3, 2.0),  # weights, in which no gradient is taken
+    "probability": (0.05, 0.95),
+    "logarithm": (-1.2, 0.7),
 }
 HIDDEN = ("some are hidden", "the first two are hidden", "the last ones are hidden", "all are hidden from one")
 HARM = {"infinity is hidden": np.inf, "1e30 is hidden": 1e30}  # and NaN, in each argument for itself
@@ -68,6 +75,15 @@ STRUCTURES = {  # the numbers of the i-th array, from normal ones
     "far apart": lambda x, i: 30 * x,
     "far below": lambda x, i: 300 * (1 + np.abs(x)) * (-1) ** i,  # products of two neighbours are large and negative
     "tiny": lambda x, i: 1e-3 * x,
+}
+AT = "at the ends"
+ENDS = {  # half of the numbers of a kind, in place of ordinary ones; and no number is infinite that comes
+    "near the ends": {
+        **dict.fromkeys(("positive", "nonnegative", "weights"), (1e-8, 1e-3, 1e3)),
+        "probability": (1e-9, 1e-4, 1 - 1e-6),
+        "logarithm": (-18.0, -7.0, 7.0),
+    },
+    AT: {"nonnegative": (0.0,), "weights": (0.0,), "probability": (0.0, 1.0)},  # which has a gradient on one side alone
 }
 LAST = {  # behind every block
     "the last is far above": lambda x, i: x + 1000 * (np.arange(x.shape[-1]) == x.shape[-1] - 1) if x.ndim else x,
@@ -86,9 +102,23 @@ def made_cases(layer: Layer, listed: list[Case], takes: Callable[[str], bool] = 
     known = known_of(layer, listed)
     made = drawn_for(layer, declaration, frozenset(filter(takes, (*declaration.arguments, *declaration.options))))
     of_values = listed and not any(len(case.quantities) > 1 for case in listed)  # no gradient is judged of any
-    floats = lambda inputs: () if of_values else tuple(name for name, x in inputs.items() if x.dtype.kind == "f")
+    ends = {name for name, argument in declaration.arguments.items() if argument.shapes[0].kind in ENDS[AT]}
+
+    def differentiated(said: str, inputs: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+        """The inputs whose gradients are judged."""
+        without = ends if AT in said else ()
+        return tuple(name for name, x in inputs.items() if x.dtype.kind == "f" and name not in without)
+
     return [
-        Case(layer, f"made: {said}", inputs, options, known, floats(inputs), made=True)
+        Case(
+            layer,
+            f"made: {said}",
+            inputs,
+            options,
+            known,
+            () if of_values else differentiated(said, inputs),
+            made=True,
+        )
         for said, inputs, options in made
     ]
 
@@ -142,13 +172,19 @@ class Maker:
         self.even = {letter for letter in self.plain_letters() if not self.is_drawn({letter: LONG[0]})}
 
     def may_be(self, name: str) -> bool:
-        """Whether an argument stands in cases: the function that is asked takes it, or it may not be left out."""
-        return name in self.taken or name in self.required
+        """Whether an argument stands in cases: the function that is asked takes it, or it may not be left out.
 
-    def shape_of(self, argument: Argument) -> Shape:
-        """Of shapes that an argument may have, the first one that holds what it is here: inputs differentiate."""
+        Nothing is `tried` of one that is left out always.
+        """
+        return (name in self.taken and self.layer.tried.get(name) != ()) or name in self.required
+
+    def shape_of(self, argument: Argument, chosen: Any = True) -> Shape:
+        """Of shapes that an argument may have, the one that is chosen, as it is written.
+
+        Else the first one that holds what it is here: inputs differentiate.
+        """
         fits = lambda shape: argument not in self.inputs or shape.kind not in ("whole", "boolean")
-        return next(filter(fits, argument.shapes))
+        return next((shape for shape in argument.shapes if str(shape) == chosen), next(filter(fits, argument.shapes)))
 
     def factors(self) -> Iterator[Factor]:
         """What varies."""
@@ -169,26 +205,34 @@ class Maker:
             fronts = self.layer.tried.get("...", FRONTS if letters else OF_ELEMENTS)
             yield Factor("...", fronts, paired=bool(letters), alone=() if letters else ((BLOCK,),))
         for argument in taken:
-            if argument.optional and argument.name not in self.required and argument.name in self.taken:
+            if argument.optional and argument.name not in self.required and self.may_be(argument.name):
                 harm = (*(f"NaN is hidden in {name}" for name in argument.hides), *(HARM if argument.hides else ()))
                 of = (*HIDDEN, *harm) if argument.shapes[0].kind == "boolean" else (True,)
-                yield Factor(argument.name, (False, *of), option=True)
+                yield Factor(argument.name, self.layer.tried.get(argument.name, (False, *of)), option=True)
         for option in self.options:
             values = self.layer.tried.get(option.name, tried(option, self.declaration))
             yield Factor(option.name, values, option=True)
         along = tuple(LAST) if len(letters) == 1 else ()  # of functions of rows
-        yield Factor("structure", self.layer.tried.get("structure", tuple(STRUCTURES)), alone=along)
+        kinds = {self.shape_of(argument).kind for argument in taken}
+        structures = STRUCTURES if kinds - SPREAD.keys() - {"whole", "boolean"} else ("normal",)
+        ends = [name for name, values in ENDS.items() if kinds & values.keys()]
+        yield Factor("structure", self.layer.tried.get("structure", (*structures, *ends)), alone=along)
 
     def wanted(self, factors: Sequence[Factor]) -> Iterator[Row]:
         """Each length past every block, alone and with others, or of a block; all 1, and all but one, near 0 and far.
 
-        Arrays that may be left out stand in two cases of one shape, so that the first is not kept, and are long too.
+        Each end of a domain stands beside defaults. Arrays that may be left out stand in two cases of one shape, so
+        that the first is not kept, and are long too.
         """
         lengths = [i for i, factor in enumerate(factors) if factor.length]
         structure = {name: (len(factors) - 1, i) for i, name in enumerate(factors[-1].values)}
+        near = {name: structure.get(name, structure["normal"]) for name in ("mean 1000", "tiny")}
         front = [(i, 1) for i, factor in enumerate(factors) if factor.name == "..." and len(factor.values) > 1]
+        if front and len(lengths) == 1 and "a row of zeros" in structure:  # by default there is but one row
+            yield (*front, structure["a row of zeros"])
+        yield from ((structure[name],) for name in ENDS if name in structure)
         for left in (None, *lengths):
-            yield (*((i, 1) for i in lengths if i != left), *front, structure["mean 1000"])
+            yield (*((i, 1) for i in lengths if i != left), *front, near["mean 1000"])
         yield (*((i, 1) for i in lengths), structure["normal"])
         yield tuple((i, 3) for i in lengths)
         for i, factor in enumerate(factors):
@@ -197,10 +241,13 @@ class Maker:
             if factor.alone:
                 longest = [(j, len(factors[j].values) - 1) for j in lengths if factor.name == "structure"]
                 yield (*longest, (i, len(factor.values)))
-            if factor.name in self.declaration.arguments and factor.values == (False, True):
-                yield (i, 1), structure["tiny"]
+            given = [a for a, value in enumerate(factor.values) if value is True]
+            if factor.name in self.declaration.arguments and given:
+                kind = self.declaration.arguments[factor.name].shapes[0].kind
+                yield from (((i, *given), place) for name, place in structure.items() if kind in ENDS.get(name, ()))
+                yield (i, *given), near["tiny"]
                 own = "·".join(self.shape_of(self.declaration.arguments[factor.name]).axes).split("·")
-                yield from (((j, a), (i, 1)) for j in lengths for a in (3, 4) if factors[j].name in own)
+                yield from (((j, a), (i, *given)) for j in lengths for a in (3, 4) if factors[j].name in own)
 
     def plain_letters(self) -> list[str]:
         """Letters of one axis each."""
@@ -235,7 +282,7 @@ class Maker:
             if said not in drawn:
                 rng = np.random.default_rng(zlib.crc32(f"{self.layer.name}/{said}".encode()))
                 inputs, options = self.drawn(chosen, rng)
-                if not self.says_something(inputs, options):
+                if not self.says_something(inputs, options, finite=chosen["structure"] in ENDS):
                     return False
                 drawn[said] = inputs, options
             return True
@@ -247,7 +294,8 @@ class Maker:
     def known(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
         """The lengths of all letters, and the options."""
         defaults = {n: d for n, d in self.declaration.defaults.items() if n in self.declaration.options}
-        found = {**defaults, **chosen, **{letter: chosen[other] for letter, other in self.tied.items()}}
+        items = {"B": chosen["..."][0] if chosen.get("...") else 0}  # of (B, N) beside (..., N, D)
+        found = {**items, **defaults, **chosen, **{letter: chosen[other] for letter, other in self.tied.items()}}
         for letter, run in found.items():
             if letter[0] == "*" and letter != letter.upper() in found:
                 found[letter] = run[: len(found[letter.upper()])]
@@ -258,7 +306,7 @@ class Maker:
 
     def size(self, chosen: Mapping[str, Any]) -> int:
         """How many numbers the inputs of a case hold; more than MOST if two axes are past every block."""
-        usual = {name: values[0] for name, values in self.layer.tried.items()}
+        usual = {name: values[0] for name, values in self.layer.tried.items() if values}
         past = (LONG[1], LONG[1] + EVEN, RUNS[4])
         longest = [value for name, value in chosen.items() if value in past and value != usual.get(name)]
         known = self.known(chosen)
@@ -271,13 +319,13 @@ class Maker:
             return np.asarray(self.layer.function(*inputs.values(), **options))
         return None
 
-    def says_something(self, inputs: dict, options: dict) -> bool:
+    def says_something(self, inputs: dict, options: dict, *, finite: bool = False) -> bool:
         """Whether refnp computes it, and not the same number everywhere; of a single one, whether it can change.
 
         What float32 does not hold is no answer.
         """
         y = self.computed(inputs, options)
-        if y is None or not 0 < y.size <= MOST:
+        if y is None or not 0 < y.size <= MOST or (finite and not np.isfinite(y).all()):
             return False
         if (large := np.abs(y) > np.finfo(np.float32).max).any():
             wide = {name: x.astype(np.longdouble) if x.dtype.kind == "f" else x for name, x in inputs.items()}
@@ -300,7 +348,8 @@ class Maker:
                 if chosen.get(argument.name, not argument.optional or argument.name in self.required):
                     place[argument.name] = self.array(argument, known, next(number), rng)
         if chosen["structure"] == "coincident":
-            coincide([*found[0].values()])
+            free = [argument for argument in self.inputs if self.shape_of(argument).kind not in SPREAD]
+            coincide([found[0][argument.name] for argument in free if argument.name in found[0]])
         for mask in (argument for argument in self.arrays if argument.hides and argument.name in found[1]):
             for name, array in found[0].items():
                 harm = harm_of(chosen[mask.name], name) if name in mask.hides else None
@@ -313,7 +362,7 @@ class Maker:
 
     def array(self, argument: Argument, known: Mapping[str, Any], i: int, rng: np.random.Generator) -> np.ndarray:
         """Numbers as an argument holds them, of the structure that was chosen."""
-        written = self.shape_of(argument)
+        written = self.shape_of(argument, known.get(argument.name))
         shape = written.lengths(known)
         if written.kind == "boolean":
             return mask_of(shape, known.get(argument.name, HIDDEN[0]), rng)
@@ -324,16 +373,12 @@ class Maker:
             if known.get(written.excepted) is not None:
                 found.flat[2::3] = known[written.excepted]
             return found
-        if written.kind in (
-            "positive",
-            "nonnegative",
-            "weights",
-            "real",
-        ):  # real: weights, in which no gradient is taken
-            return rng.uniform(0.3, 2.0, shape)
-        if written.kind == "probability":
-            return rng.uniform(0.05, 0.95, shape)
-        found = np.asarray((STRUCTURES | LAST)[known["structure"]](rng.normal(size=shape), i))
+        if written.kind in SPREAD:
+            found = rng.uniform(*SPREAD[written.kind], shape)
+            ends = ENDS.get(known["structure"], {}).get(written.kind)
+            return found if ends is None else np.where(rng.random(shape) < 0.5, found, rng.choice(ends, shape))
+        structure = (STRUCTURES | LAST).get(known["structure"], STRUCTURES["normal"])
+        found = np.asarray(structure(rng.normal(size=shape), i))
         if written.kind == "square":
             found = well_conditioned(found)
             most = np.abs(found).max(-1, keepdims=True, initial=0)  # so that determinants are in range
@@ -411,6 +456,6 @@ def said_of(factor: Factor, i: int) -> str:
         return ""
     if value is True:
         return factor.name
-    if isinstance(value, str) and (" hidden" in value or value in STRUCTURES | LAST):
+    if isinstance(value, str) and (" hidden" in value or value in STRUCTURES | LAST | ENDS):
         return value
     return f"{factor.name.lstrip('*')} = {value!r}" if factor.name != "..." else f"{value} in front"

@@ -10,6 +10,7 @@ from refnp import autograd as ag
 from refnp import judge, layers
 from refnp.autograd.declaration import takes
 from refnp.numbers import rounding
+from refnp.verify import findings
 from refnp.verify.case import Layer
 from refnp.verify.judge import NOT_JUDGED, WITHIN, judged
 from refnp.verify.layers import (
@@ -17,6 +18,7 @@ from refnp.verify.layers import (
     attention_forms,
     cases_of,
     elementary,
+    elsewhere,
     optimizers,
     probabilities,
     products,
@@ -26,7 +28,7 @@ from refnp.verify.layers import (
 from refnp.verify.made import BLOCK, HIDDEN, LONG, STRUCTURES, made_cases
 from tests.helpers import assert_same_bits, of_every
 
-ALONE = (elementary, products, reductions, attention_forms, training_parts, optimizers, probabilities)
+ALONE = (elementary, products, reductions, attention_forms, training_parts, optimizers, probabilities, elsewhere)
 LISTED = {}
 for case in (case for page in (*LAYERS, *ALONE) for case in cases_of(page)):
     LISTED.setdefault(case.layer.name, []).append(case)
@@ -62,6 +64,12 @@ def test_refnp_is_within_its_bounds(name, dtype):
         assert {row.verdict for row in rows} <= {WITHIN, NOT_JUDGED}, case.name
         same = np.isnan(problem.bounds["output"].value) == np.isnan(right["output"])
         assert np.all(same), case.name  # where the equation has no number it judges nothing
+
+
+@every_layer
+def test_every_case_has_the_lengths_that_are_declared(name):
+    for case in (*LISTED[name], *made(name)):
+        findings.lengths(case.problem("float32"))
 
 
 @every_layer
@@ -278,3 +286,150 @@ def test_what_is_refused_or_the_same_everywhere_is_no_case():
 def test_structures_keep_the_shape(structure):
     for shape in ((), (3,), (2, 3), (4, 2, 3)):
         assert np.shape(STRUCTURES[structure](np.ones(shape), 0)) == shape
+
+
+def upsampled(x, factor=None, size=None, mode="nearest", align_corners=False, *, by_lengths=False):
+    """Nearest places, i/f; or i n/P, which is another ratio where n f is not whole."""
+    if mode != "nearest" or factor is None:
+        raise NotImplementedError
+    factors = factor if isinstance(factor, tuple) else (factor,) * (x.ndim - 2)
+    for axis, f in enumerate(factors, x.ndim - len(factors)):
+        n, p = x.shape[axis], int(x.shape[axis] * f)
+        x = x.take(np.minimum(np.floor(np.arange(p) * (n / p if by_lengths else 1 / f)).astype(int), n - 1), axis)
+    return x
+
+
+def rotated(x, places=None, layout="interleaved", features=None, base=10000, *, wrong="", kept=None):
+    """Angles in the widest precision; those of one call are kept by the shape alone where there is a place for them."""
+    d = x.shape[-1] if features is None else features
+    of_angles = x.shape[-1] if wrong == "frequencies of all features" else d
+    at = np.asarray(places if kept is None else kept.setdefault((x.shape, layout, d, base), places))
+    at = at[0] if wrong == "places of the first sequence" and at.ndim == 2 else at
+    angles = at[..., None] * np.longdouble(base) ** (-2 * np.arange(d // 2) / np.longdouble(of_angles))
+    angles = angles.reshape(*at.shape[:-1], *(1,) * (x.ndim - at.ndim - 1) * (at.ndim > 1), *angles.shape[-2:])
+    cos, sin = np.cos(angles).astype(x.dtype), np.sin(angles).astype(x.dtype)
+    neighbours = layout == "interleaved" or (wrong == "neighbours among some" and d < x.shape[-1])
+    even, odd = (slice(0, d, 2), slice(1, d, 2)) if neighbours else (slice(0, d // 2), slice(d // 2, d))
+    y = x.copy()
+    y[..., even], y[..., odd] = x[..., even] * cos - x[..., odd] * sin, x[..., even] * sin + x[..., odd] * cos
+    return y
+
+
+def divergence(log_probabilities, targets, reduction="mean", *, of_zero=0.0):
+    losses = np.where(targets > 0, targets * (np.log(targets) - log_probabilities), of_zero)
+    many = {"mean": losses.size, "batchmean": len(losses), "sum": 1}
+    return losses if reduction == "none" else losses.sum(-1) if reduction == "rows" else losses.sum() / many[reduction]
+
+
+def descended(parameter, gradient, velocity=None, *, momentum, learning_rate, step=2, wrong="", **options):
+    """SGD with dampening from the second step on, and weight decay that is a part of the gradient."""
+    decay, dampening = options.get("weight_decay", 0), options.get("dampening", 0)
+    g = gradient if wrong == "decay" else gradient + decay * parameter
+    v = g * (1 - dampening) if step > 1 or wrong == "step" else g
+    v = v if velocity is None else momentum * velocity + v
+    v = v + decay * parameter if wrong == "decay" else v
+    return parameter - learning_rate * (gradient + decay * parameter + momentum * v if options.get("nesterov") else v)
+
+
+def reduced(losses, reduction):
+    return losses if reduction == "none" else getattr(losses, reduction)()
+
+
+def of_probabilities(probabilities, targets, reduction="mean", positive_weight=1.0, *, least=0.0):
+    p = np.clip(probabilities, least, 1 - least)
+    return reduced(-positive_weight * targets * np.log(p) - (1 - targets) * np.log1p(-p), reduction)
+
+
+def of_std(mean, std, y, reduction="mean", *, least=0.0):
+    std = np.maximum(std, least)
+    return reduced(((y - mean) / std) ** 2 / 2 + np.log(std) + np.log(2 * np.pi) / 2, reduction)
+
+
+def of_log_variance(mean, log_variance, y, reduction="mean", *, most=np.inf):
+    v = np.clip(log_variance, -most, most)
+    return reduced((y - mean) ** 2 / 2 * np.exp(-v) + v / 2 + np.log(2 * np.pi) / 2, reduction)
+
+
+def t5(query, key, value, table, bidirectional=True, mask=None, *, most=1):
+    """Distances from 6 on are in the last bucket."""
+    offsets, buckets = np.arange(key.shape[-2]) - np.arange(query.shape[-2])[:, None], table.shape[-1]
+    buckets = buckets // 2 if bidirectional else buckets
+    later, far = (offsets > 0) * buckets, abs(offsets) if bidirectional else np.maximum(-offsets, 0)
+    few = buckets // 2
+    ratio = np.log(np.maximum(far, 1) / few) / np.log(6 / few)
+    places = np.where(far < few, far, np.minimum(few + (ratio * (buckets - few) + 1e-9).astype(int), buckets - most))
+    bias = table[:, np.minimum(places + (later if bidirectional else 0), table.shape[-1] - 1)]
+    scores = np.where(True if mask is None else mask, query @ key.swapaxes(-1, -2) + bias, -np.inf)
+    e = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e30))
+    return e / np.maximum(e.sum(-1, keepdims=True), 1e-300) @ value
+
+
+def of_classes(log_probabilities, targets, reduction="mean", class_weights=None, ignore_index=None, *, counted=False):
+    """Where the mean divides by the weights of rows that are ignored too, they are counted."""
+    keep = np.ones(targets.shape, bool) if ignore_index is None else targets != ignore_index
+    t = np.where(keep, targets, 0)
+    w = np.ones(log_probabilities.shape[-1]) if class_weights is None else class_weights
+    losses = -np.take_along_axis(log_probabilities, t[..., None], -1)[..., 0] * w[t] * keep
+    count = w[t].sum() if counted and class_weights is not None else (w[t] * keep).sum() or 1
+    return losses.sum() / count if reduction == "mean" else reduced(losses, reduction)
+
+
+OF_ENDS = {  # right, and wrong where an option, a pair of options, a place or a number is at its end
+    "upsample": (upsampled, partial(upsampled, by_lengths=True)),
+    "rotate": (
+        rotated,
+        *(partial(rotated, wrong=w) for w in ("frequencies of all features", "places of the first sequence")),
+        partial(rotated, wrong="neighbours among some"),
+        partial(rotated, kept={}),
+    ),
+    "kl_div of log-probabilities": (divergence, partial(divergence, of_zero=np.nan)),
+    "sgd": (descended, *(partial(descended, wrong=wrong) for wrong in ("decay", "step"))),
+    "binary_cross_entropy of probabilities": (of_probabilities, partial(of_probabilities, least=1e-7)),
+    "gaussian_nll": (of_std, partial(of_std, least=1e-3)),
+    "gaussian_nll of log-variance": (of_log_variance, partial(of_log_variance, most=10)),
+    "t5_attention": (t5, partial(t5, most=-9)),
+    "nll of log-probabilities": (of_classes, partial(of_classes, counted=True)),
+}
+
+
+@pytest.mark.parametrize("name", OF_ENDS)
+def test_what_is_wrong_at_an_end_alone_does_not_hold(name):
+    far = ("*far places*",) if name == "rotate" else ()  # these angles are those of NumPy's widest precision
+    asked = {"framework": "numpy", "dtypes": "float64", "skip": ("*1027*", "*67*", *far)}
+    right, *wrong = OF_ENDS[name]
+    report = judge(name, right, **asked)
+    assert report.holds, str(report)
+    assert not any(judge(name, one, **asked).holds for one in wrong)
+
+
+def rows_of(function, table, tokens, padding_index=None, *, right):
+    """The gradient of rows of a table, in which that of padding is 0; it may be counted from the last row."""
+
+    def pullback(y_bar):
+        found = np.zeros_like(table)
+        np.add.at(found, tokens, y_bar)
+        if padding_index is not None and (right or padding_index >= 0):
+            found[padding_index] = 0
+        return found
+
+    return table[tokens], pullback
+
+
+def length_of(function, x, axis=-1, *, right):
+    """ȳ x/‖x‖, which is 0 at the kink."""
+    y = np.sqrt((x * x).sum(axis, keepdims=True))
+    slope = x / np.where(right & (y == 0), 1, y)
+    return y.squeeze(axis), lambda y_bar: np.expand_dims(y_bar, axis) * slope
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "pair"),
+    [
+        ("embedding", lambda table, tokens, padding_index=None: table[tokens], rows_of),
+        ("norm", lambda x, axis=-1: np.sqrt((x * x).sum(axis)), length_of),
+    ],
+)
+def test_a_gradient_that_is_wrong_at_an_end_alone_does_not_hold(name, function, pair):
+    asked = {"framework": "numpy", "dtypes": "float64"}
+    assert judge(name, function, vjp=partial(pair, right=True), **asked).holds
+    assert not judge(name, function, vjp=partial(pair, right=False), **asked).holds

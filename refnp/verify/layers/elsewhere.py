@@ -12,6 +12,7 @@ called elsewhere (`refnp.verify.signatures`).
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,10 +21,10 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp import layers
-from refnp.autograd.declaration import takes
+from refnp.autograd.declaration import Declaration, takes, takes_unchecked
 from refnp.autograd.primitives import raw
 from refnp.layers.attention import MASK
-from refnp.layers.loss import HALF_LOG_TWO_PI
+from refnp.layers.loss import HALF_LOG_TWO_PI, REDUCTION
 from refnp.numbers.parts import Parts
 from refnp.verify.case import Case, Convention, Layer, normal, uniform
 from refnp.verify.judged_pages import of_tape
@@ -32,17 +33,18 @@ from refnp.verify.layers import attention, distributions, losses
 
 @dataclass(frozen=True)
 class Change:
-    """Another argument from which one of a layer's follows, and how it is drawn."""
+    """Another argument from which one of a layer's follows, how it is drawn, and what it holds."""
 
     name: str
     function: Callable
     drawn: Callable[[np.ndarray], np.ndarray]
+    kind: str = ""
 
 
 DEVIATIONS = {
-    "variance": Change("variance", ag.sqrt, np.square),
-    "log-variance": Change("log_variance", lambda v: ag.exp(v * 0.5), lambda s: 2 * np.log(s)),
-    "log-deviation": Change("log_std", ag.exp, np.log),
+    "variance": Change("variance", ag.sqrt, np.square, "positive "),
+    "log-variance": Change("log_variance", lambda v: ag.exp(v * 0.5), lambda s: 2 * np.log(s), "logarithm "),
+    "log-deviation": Change("log_std", ag.exp, np.log, "logarithm "),
 }
 
 
@@ -66,7 +68,20 @@ def of_other_arguments(layer: Layer, what: str, changes: Mapping[str, Change]) -
     taken = [p.replace(name=changes[p.name].name) if p.name in changes else p for p in signature.parameters.values()]
     function.__signature__ = signature.replace(parameters=taken)  # type: ignore[attr-defined]
     function.__doc__ = layer.function.__doc__
+    function.takes = declared(function, layer.function.takes, changes)  # type: ignore[attr-defined]
     return of_tape(function, name=f"{layer.name} of {what}", inner=(layer, turned))
+
+
+def declared(function: Callable, own: Declaration, changes: Mapping[str, Change]) -> Declaration:
+    """What a function of other arguments takes: those that are changed hold something else."""
+    names = {name: change.name for name, change in changes.items()}
+    called = lambda text: re.sub(r"\w+", lambda word: names.get(word[0], word[0]), text)
+    shapes = {name: str(argument).removeprefix(f"{name} ") for name, argument in own.arguments.items()}
+    shapes |= {n: change.kind + shapes[n].removeprefix("positive ") for n, change in changes.items()}
+    text = ", ".join(f"{called(name)} {shapes[name]}" for name in own.arguments if name not in own.by_name)
+    by_name = {name: called(shapes[name]) for name in own.by_name}
+    plain = {name: option.text for name, option in own.options.items()}
+    return Declaration(function, f"{text} → {own.result}", by_name | plain)
 
 
 def of_other_cases(layer: Layer, base: list[Case], changes: Mapping[str, Change], known: tuple = ()) -> list[Case]:
@@ -101,18 +116,32 @@ def total(terms: Any, reduction: str) -> Any:
 
 def count_of(shape: tuple[int, ...], reduction: str) -> int:
     """What a mean divides by."""
-    return {"mean": int(np.prod(shape)), "batchmean": shape[0]}.get(reduction, 1)
+    if reduction == "batchmean":
+        return shape[0]
+    return int(np.prod(shape)) if reduction == "mean" else 1
 
 
 # Probabilities in place of logits
 
 
+@takes_unchecked(
+    "probabilities probability to (*S), targets probability to (*S) → () or (*S)",
+    positive_weight="positive",
+    **REDUCTION,
+)
 def binary_of_probabilities(probabilities, targets, *, positive_weight=1.0, reduction="mean"):
     """ℓ = −(w t log p + (1 − t) log(1 − p)), p in (0, 1).   Shapes: (...) and (...) → (...), or () if reduced."""
     yes = ag.log(probabilities) * (targets * positive_weight)
     return total(-(yes + (1.0 - targets) * ag.log1p(-probabilities)), reduction)
 
 
+@takes_unchecked(
+    "log_probabilities (..., V ≥ 1) → () or (...)",
+    targets="whole < V except ignore_index (...)",
+    ignore_index="whole?",
+    class_weights="weights (V)?",
+    **REDUCTION,
+)
 def nll(log_probabilities, *, targets, ignore_index=None, class_weights=None, reduction="mean"):
     """ℓ = −w_t log p_t of classes t; the mean divides by Σ w_t over the rows that count.
 
@@ -141,9 +170,15 @@ def of_logarithm(function: Callable) -> Callable:
     parameters = list(inspect.signature(function).parameters.values())
     first = parameters[0].replace(name="probabilities")
     own.__signature__ = inspect.Signature([first, *parameters[1:]])  # type: ignore[attr-defined]
+    change = Change("probabilities", ag.log, np.exp, "positive ")
+    own.takes = declared(own, function.takes, {parameters[0].name: change})  # type: ignore[attr-defined]
     return own
 
 
+OF_ROWS = "log_probabilities (..., V ≥ 1), targets probability (..., V) → () or (...)"
+
+
+@takes_unchecked(OF_ROWS, **REDUCTION)
 def soft_nll(log_probabilities, targets, *, reduction="mean"):
     """ℓ = −Σ_c q_c log p_c of rows of target probabilities q.   Shapes: (..., V) and (..., V) → (...), or ()."""
     return total(-ag.sum(targets * log_probabilities, -1), reduction)
@@ -151,7 +186,10 @@ def soft_nll(log_probabilities, targets, *, reduction="mean"):
 
 # Divergences, element by element
 
+KL_REDUCTION = "mean | sum | none | batchmean | rows"
 
+
+@takes_unchecked(OF_ROWS.replace("(...)", "(..., V) or (...)"), reduction=KL_REDUCTION)
 def kl_div(log_probabilities, targets, *, reduction="mean"):
     """ℓ = p (log p − log q), 0 where p is 0, of log q and targets p.
 
@@ -163,6 +201,10 @@ def kl_div(log_probabilities, targets, *, reduction="mean"):
     return total(ag.where(positive, targets * log_p - targets * log_probabilities, 0.0), reduction)
 
 
+@takes_unchecked(
+    "log_probabilities logarithm (..., V ≥ 1), log_targets logarithm (..., V) → () or (..., V) or (...)",
+    reduction=KL_REDUCTION,
+)
 def kl_div_of_logarithms(log_probabilities, log_targets, *, reduction="mean"):
     """ℓ = e^(log p) (log p − log q), of log q and log p; shapes and reductions as `kl_div`."""
     return total(ag.exp(log_targets) * (log_targets - log_probabilities), reduction)
@@ -183,29 +225,37 @@ def grouped_attention(query, key, value, *, mask=None):
 # Other scales
 
 
+@takes_unchecked("prediction to (*S), target to (*S) → () or (*S)", beta="positive", **REDUCTION)
 def smooth_l1(prediction, target, *, beta=1.0, reduction="mean"):
     """ℓ = d²/2β where |d| < β, |d| − ½β from there, d = p − t: Huber's loss over δ = β."""
     return layers.huber(prediction, target, delta=beta, reduction=reduction) / beta
 
 
+@takes_unchecked("prediction to (*S), target to (*S) → () or (*S)", **REDUCTION)
 def half_squared_error(prediction, target, *, reduction="mean"):
     """ℓ = ½ (p − t)²."""
     return layers.mse(prediction, target, reduction=reduction) * 0.5
 
 
-def layer_of(name: str, function: Callable, parts: Parts | None = None, names: tuple[str, ...] = ()) -> Layer:
+SIMPLE = ("mean", "sum", "none")
+REDUCTIONS = (*SIMPLE, "batchmean")
+AS_ASKED = {"reduction": REDUCTIONS}
+
+
+def layer_of(name: str, function: Callable, parts: Parts | None = None, **others: Any) -> Layer:
     """A function of refnp's operations, judged as they are."""
-    return of_tape(function, parts, name=name, names=names)
+    return of_tape(function, parts, name=name, **others)
 
 
 BINARY = layer_of("binary_cross_entropy of probabilities", binary_of_probabilities)
-NLL = layer_of("nll of log-probabilities", nll)
-NLL_OF_P = layer_of("nll of probabilities", of_logarithm(nll))
+OF_CLASSES = {name: losses.CROSS_ENTROPY.tried[name] for name in ("...", "ignore_index")}
+NLL = layer_of("nll of log-probabilities", nll, tried=OF_CLASSES)
+NLL_OF_P = layer_of("nll of probabilities", of_logarithm(nll), tried=OF_CLASSES)
 SOFT = layer_of("cross_entropy of two log-probabilities", soft_nll)
 SOFT_OF_P = layer_of("cross_entropy of two probabilities", of_logarithm(soft_nll))
-KL = layer_of("kl_div of log-probabilities", kl_div, names=("kl_divergence",))
-KL_OF_P = layer_of("kl_div of probabilities", of_logarithm(kl_div))
-KL_OF_LOGARITHMS = layer_of("kl_div of two log-probabilities", kl_div_of_logarithms)
+KL = layer_of("kl_div of log-probabilities", kl_div, names=("kl_divergence",), tried=AS_ASKED)
+KL_OF_P = layer_of("kl_div of probabilities", of_logarithm(kl_div), tried=AS_ASKED)
+KL_OF_LOGARITHMS = layer_of("kl_div of two log-probabilities", kl_div_of_logarithms, tried=AS_ASKED)
 SMOOTH_L1 = layer_of("smooth_l1", smooth_l1)
 GROUPED = layer_of("grouped_attention", grouped_attention, attention.IN_ANY_FORM)
 HALF = layer_of("half_squared_error", half_squared_error)
@@ -298,10 +348,6 @@ def cases() -> list[Case]:
     found += [Case(HALF, r, pairs, {"reduction": r}) for r in SIMPLE]
     found += [Case(SMOOTH_L1, r, pairs, {"reduction": r}) for r in SIMPLE]
     return [*found, Case(SMOOTH_L1, "beta 0.3", pairs, {"beta": 0.3, "reduction": "none"})]
-
-
-SIMPLE = ("mean", "sum", "none")
-REDUCTIONS = (*SIMPLE, "batchmean")
 
 
 def log_of_rows(*shape: int) -> Callable:

@@ -81,6 +81,7 @@ def cases() -> list[Case]:
     rate = {"learning_rate": 0.1}
     for layer, options in ((SGD_STEP, rate), (SGD_VELOCITY, {})):
         found += [
+            case(layer, "dampening at the first step", given, **options, momentum=0.9, step=1, dampening=0.5),
             case(layer, "momentum", sgd_given, **options, momentum=0.9),
             case(layer, "dampening", sgd_given, **options, momentum=0.9, step=4, dampening=0.5),
             case(layer, "momentum, weight decay", sgd_given, **options, momentum=0.9, weight_decay=0.05),

@@ -122,6 +122,7 @@ def refnp_shaw(query, key, value, *tables, distance, mask=None):
     return with_scheme(scheme, query, key, value, *tables, mask=mask)
 
 
+@takes(IN_HEADS.replace(" →", ", table (H, L) →"), mask=OF_HEADS, bidirectional="True or False")
 def refnp_t5(query, key, value, table, *, bidirectional=True, mask=None):
     """refnp's attention with T5's biases, distances up to 6."""
     options = {"buckets": table.shape[1], "max_distance": 6, "bidirectional": bidirectional}
@@ -168,6 +169,13 @@ ROTATE = of_tape(
         "usual": "x (..., N, K·2); places whole < P (N)",
         "layout=half": "x (..., N, 2·K); places whole < P (N), layout = 'half'",
     },
+    tried={  # places, and more than one frequency
+        "places": (True, "(B, N)"),
+        "sines": (),
+        "cosines": (),
+        "D": (6, 2, 4, 68, 1028),
+        "features": (None, 4, 2),
+    },
 )
 ROTARY = Layer(
     "rotary_attention",
@@ -197,6 +205,7 @@ T5 = Layer(
     refnp_t5,
     attending(refnp_t5),
     names=("T5Bias",),
+    tried={"L": (8, 4, 6, 10)},
     shapes={
         "usual": f"{WITH_NUMBERS}",
         "with mask": f"{WITH_NUMBERS}; mask boolean (N, M)",

@@ -10,7 +10,8 @@ import numpy as np
 
 import refnp.autograd as ad
 from refnp.autograd.declaration import takes_unchecked
-from refnp.verify.case import Case, normal
+from refnp.numbers.rounding import where
+from refnp.verify.case import Case, KnownDefect, normal
 from refnp.verify.judged_pages import of_tape
 from refnp.verify.layers.engine import STD, VAR
 from refnp.verify.layers.pooling import MAXIMUM
@@ -40,8 +41,24 @@ PROD = rows("prod", ad.prod, "prod", tried=OF_PRODUCTS)
 MAX = rows("max", ad.max, "amax")
 MIN = rows("min", ad.min, "amin")
 CUMSUM = rows("cumsum", ad.cumsum, "cumsum", "(..., n)")
+
+
+def slope_of_root(x, *, axis=-1):
+    """√(Σ x²) by the slope of its root, which is 0/0 at a row of zeros."""
+    y, pullback = NORM.equation(x, axis=axis)
+    zero = np.expand_dims(y.value == 0, axis)
+    return y, lambda g: [where(zero, np.nan, x_bar) for x_bar in pullback(g)]
+
+
+NAN_AT_ZERO = KnownDefect(
+    "JAX",
+    "norm: gradient at 0",
+    "jnp.linalg.norm is √(Σ x²) without a word on zeros: its gradient at a row of zeros is NaN",
+    ("gradient of x",),
+    equation=slope_of_root,
+)
 NORM = replace(
-    rows("norm", ad.norm, "linalg.vector_norm"),
+    rows("norm", ad.norm, "linalg.vector_norm", known=(NAN_AT_ZERO,)),
     jax=lambda jax, x, *, axis=-1: jax.numpy.linalg.norm(x, axis=axis),
 )
 SORT = replace(rows("sort", ad.sort, result="(..., n)"), torch=lambda torch, x, *, axis=-1: torch.sort(x, axis).values)

@@ -27,7 +27,7 @@ def running_mean(x, mean, *, momentum=0.1):
     return trained(x, momentum, running_mean=mean).running_mean.data
 
 
-@takes_unchecked("x (B ≥ 2, C, *L), variance positive (C) → (C)", momentum="in [0, 1]")
+@takes_unchecked("x (B, C, *L), variance positive (C) → (C)", momentum="in [0, 1]")
 def running_variance(x, variance, *, momentum=0.1):
     """r ← (1 − m) r + m s²: what batch norm keeps of the variances s² = Σ (x − μ)²/(n − 1) of its channels in training.
 
