@@ -77,7 +77,7 @@ STRUCTURES = {  # the numbers of the i-th array, from normal ones
     "tiny": lambda x, i: 1e-3 * x,
 }
 AT = "at the ends"
-ENDS = {  # half of the numbers of a kind, in place of ordinary ones; and no number is infinite that comes
+ENDS: dict[str, dict[str, tuple[float, ...]]] = {  # what half of the numbers of a kind are; no result is infinite
     "near the ends": {
         **dict.fromkeys(("positive", "nonnegative", "weights"), (1e-8, 1e-3, 1e3)),
         "probability": (1e-9, 1e-4, 1 - 1e-6),
@@ -241,13 +241,13 @@ class Maker:
             if factor.alone:
                 longest = [(j, len(factors[j].values) - 1) for j in lengths if factor.name == "structure"]
                 yield (*longest, (i, len(factor.values)))
-            given = [a for a, value in enumerate(factor.values) if value is True]
-            if factor.name in self.declaration.arguments and given:
+            if factor.name in self.declaration.arguments and any(value is True for value in factor.values):
+                given = (i, factor.values.index(True))
                 kind = self.declaration.arguments[factor.name].shapes[0].kind
-                yield from (((i, *given), place) for name, place in structure.items() if kind in ENDS.get(name, ()))
-                yield (i, *given), near["tiny"]
+                yield from ((given, place) for name, place in structure.items() if kind in ENDS.get(name, ()))
+                yield given, near["tiny"]
                 own = "·".join(self.shape_of(self.declaration.arguments[factor.name]).axes).split("·")
-                yield from (((j, a), (i, *given)) for j in lengths for a in (3, 4) if factors[j].name in own)
+                yield from (((j, a), given) for j in lengths for a in (3, 4) if factors[j].name in own)
 
     def plain_letters(self) -> list[str]:
         """Letters of one axis each."""
@@ -374,9 +374,9 @@ class Maker:
                 found.flat[2::3] = known[written.excepted]
             return found
         if written.kind in SPREAD:
-            found = rng.uniform(*SPREAD[written.kind], shape)
+            spread = rng.uniform(*SPREAD[written.kind], shape)
             ends = ENDS.get(known["structure"], {}).get(written.kind)
-            return found if ends is None else np.where(rng.random(shape) < 0.5, found, rng.choice(ends, shape))
+            return spread if ends is None else np.where(rng.random(shape) < 0.5, spread, rng.choice(ends, shape))
         structure = (STRUCTURES | LAST).get(known["structure"], STRUCTURES["normal"])
         found = np.asarray(structure(rng.normal(size=shape), i))
         if written.kind == "square":
