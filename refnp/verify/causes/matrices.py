@@ -114,7 +114,7 @@ class Matrix:
         if linear.all() and off.max(initial=0) > least:
             k, *at = np.unravel_index(np.argmax(off), off.shape)
             place, which = at_place(self.gives, tuple(map(int, at))), self.named(self.pieces[int(k)])
-            own, ought = told_apart(*(float(m[0][(k, *at)]) for m in (given, right)))
+            own, ought = told_apart(float(given[0][(k, *at)]), float(right[0][(k, *at)]))
             yield f"{place} takes {own} of {which} where {ought} is right{and_more(np.argwhere(off > least))}"
 
     def differences(self, most: float) -> Iterator[str]:
