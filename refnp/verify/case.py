@@ -274,8 +274,11 @@ class Problem:
 
         Those of a case that is made are kept: several functions are asked it in one program, and it may be a long one.
         """
-        if not self.case.made:
-            return self.bounds_in_any_order
+        return self.kept[0] if self.case.made else self.bounds_in_any_order
+
+    @cached_property
+    def kept(self) -> tuple[dict[str, Rounded], Any]:
+        """The bounds of a case that is made, and the answer in the widest precision, from an earlier call if it was."""
         key = self.key
         if key not in KEPT:
             found = self.bounds_in_any_order
@@ -283,8 +286,8 @@ class Problem:
             if len(KEPT) >= MOST_KEPT:
                 KEPT.clear()
             KEPT[key] = self.cotangent, found, None if self.of_same_lines else self.answer(WIDE), self.long_means
-        self.cotangent, found, _, self.long_means = KEPT[key]
-        return found
+        self.cotangent, found, reference, self.long_means = KEPT[key]
+        return found, reference
 
     @cached_property
     def bounds_in_any_order(self) -> dict[str, Rounded]:
@@ -351,10 +354,7 @@ class Problem:
         """refnp's output and gradients in the widest precision of the machine."""
         if self.of_same_lines:
             return {"output": self.bounds["output"].value}
-        if not self.case.made:
-            return self.answer(WIDE)
-        self.bounds  # noqa: B018  # with which it is kept
-        return KEPT[self.key][2]
+        return self.kept[1] if self.case.made else self.answer(WIDE)
 
     def checksum(self) -> str:
         """A fingerprint of inputs, cotangent and options: a recording made from others is of no use."""

@@ -26,9 +26,12 @@ from refnp.autograd.primitives import raw
 from refnp.layers.attention import MASK
 from refnp.layers.loss import HALF_LOG_TWO_PI, REDUCTION
 from refnp.numbers.parts import Parts
+from refnp.numbers.rounding import exact, where
 from refnp.verify.case import Case, Convention, Layer, normal, uniform
 from refnp.verify.judged_pages import of_tape
 from refnp.verify.layers import attention, distributions, losses
+
+FLOOR = 1e-6  # of PyTorch's variances
 
 
 @dataclass(frozen=True)
@@ -272,6 +275,28 @@ def without_constant(equation: Callable) -> Callable:
     return own
 
 
+def with_floor(equation: Callable) -> Callable:
+    """The Gaussian loss of a variance of at least 1e-6, as PyTorch's; the gradient is that of the larger one."""
+
+    def own(mean: Any, variance: Any, y: Any, **options: Any) -> Any:
+        return equation(mean, where(variance.value < FLOOR, exact(FLOOR, variance.arithmetic), variance), y, **options)
+
+    return own
+
+
+def conventions_of(layer: Layer, what: str) -> tuple[Convention, ...]:
+    """What PyTorch's Gaussian loss is, of a variance or of what stands in its place."""
+    why = "the constant ½ log 2π of the density is left out, which no gradient shows"
+    found = [Convention("PyTorch", "no ½ log 2π", why, ("output",), equation=without_constant(layer.equation))]
+    if what == "variance":
+        least = "a variance below 1e-6 is taken for 1e-6, unless eps is told"
+        floored = with_floor(layer.equation)
+        found.append(Convention("PyTorch", "variances of at least 1e-6", least, equation=floored))
+        both = "no ½ log 2π, and variances of at least 1e-6"
+        found.append(Convention("PyTorch", both, f"{why}; {least}", ("output",), equation=without_constant(floored)))
+    return tuple(found)
+
+
 @functools.cache
 def _of_deviations() -> list[tuple[Layer, Layer, dict[str, Change]]]:
     """(refnp's layer, the layer of other deviations, what is changed)."""
@@ -303,10 +328,8 @@ def cases() -> list[Case]:
     every = losses.cases() + distributions.cases()
     found = []
     for base, layer, changes in _of_deviations():
-        known: tuple = ()
-        if base is losses.GAUSSIAN_NLL:
-            why = "the constant ½ log 2π of the density is left out, which no gradient shows"
-            known = (Convention("PyTorch", "no ½ log 2π", why, ("output",), equation=without_constant(layer.equation)),)
+        what = layer.name.removeprefix(f"{base.name} of ")
+        known = conventions_of(layer, what) if base is losses.GAUSSIAN_NLL else ()
         found += of_other_cases(layer, [case for case in every if case.layer is base], changes, known)
     p, t = uniform(3, 8, low=0.02, high=0.98), uniform(3, 8, low=0.0, high=1.0)
     tails = np.array([1e-6, 1e-4, 0.5, 0.999])

@@ -20,11 +20,10 @@ from refnp.verify.judged_pages import Formula, on_rows
 
 ARRAYS = ("parameter", "gradient", "velocity", "mean", "square", "total")
 SQUARES = ("square", "total")
-OPTIONS = {
+OPTIONS = {  # dampening, which is 0 at step 1, has listed cases alone: a function need not take the step
     "learning_rate": "positive",
     "step": "whole ≥ 1",
     "momentum": "in [0, 1)",
-    "dampening": "in [0, 1)",
     "nesterov": "True or False",
     "beta": "in [0, 1)",
     "beta1": "in [0, 1)",
