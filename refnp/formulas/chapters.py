@@ -25,7 +25,7 @@ STEPS = re.compile(r"^## The gradient, step by step\n(.*?)(?=^## )", re.M | re.S
 WITHOUT = {  # pages, and the rule that is missing
     "multivariate_normal_log_prob": "declares no shapes that letters can have",
     "pair_kernel": "declares no shapes that letters can have",
-    "turned": "a slice 0:2·K of an axis of size D",
+    "turned": "a slice 0:2·K:2 of an axis of size D",
 }
 SENTENCE = """Printed [from the page](../proofs.md#the-formula-of-a-page), in [the letters of all
 pages](../conventions.md#letters-of-formulas):"""

@@ -161,7 +161,7 @@ def test_what_is_known_of_a_framework_is_not_told_in_place_of_another_mistake(to
         more = torch.nn.functional.pad(x, (0, -x.shape[-1] % 4 * (x.shape[-1] > 2)))
         return torch.softmax(more, -1)[..., : x.shape[-1]].movedim(-1, axis)
 
-    options = {"framework": "torch", "gradients": True, "dtypes": "float64", "seconds": 4}
+    options = {"framework": "torch", "gradients": True, "dtypes": "float64", "seconds": 12}
     report = refnp.judge("softmax", padded, only="softmax/[0fm]*", **options)
     assert any(cause.says.startswith("known of PyTorch") for cause in report.causes)
     told = [cause.seen for cause in report.causes if not cause.says]
