@@ -132,7 +132,7 @@ def noise(values: list[Array]) -> Array:
     finite = np.isfinite(table)
     with np.errstate(all="ignore"):
         high = _HIGH_ORDERS @ np.where(finite.all(0), table - table[0], 0)
-    return np.where(finite.all(0), np.sqrt((high * high).mean(0)), np.where(finite.any(0), np.inf, 0))
+        return np.where(finite.all(0), np.sqrt((high * high).mean(0)), np.where(finite.any(0), np.inf, 0))
 
 
 def least_of(levels: Sequence[Mapping[str, float]]) -> dict[str, float]:
