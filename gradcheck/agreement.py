@@ -187,14 +187,14 @@ def judge(
         wide, further, beside = repeated
         at_wide = judge(wide, asked, further, floor=wide.dtype == np.float64)
         shrank, under = _shrank(narrow.rows(rows), wide), _below_rounding(narrow.rows(rows), wide)
-        by_wide = shrank | at_wide.passed | under
-        large = short[rows] & by_wide & (difference[rows] > STEADY * roundoff(narrow.dtype) * largest[rows])
+        large = difference[rows] > STEADY * roundoff(narrow.dtype) * largest[rows]
+        large &= short[rows] & (shrank | at_wide.passed | under)
         if (some := np.flatnonzero(large.any(axis=1))).size:
             steady[np.array(rows)[some]] = large[some] & _is_steady(*beside([int(row) for row in some]))
-            by_wide &= ~steady[rows]
-        rounding[rows] = short[rows] & by_wide & (shrank | (at_wide.passed & ~at_wide.below))
-        below[rows] = short[rows] & by_wide & ~rounding[rows] & (at_wide.below | under)
-        unknown[rows] = short[rows] & ~(rounding | below)[rows] & at_wide.unknown & narrow.rows(rows).is_within_error
+        left = (short & ~steady)[rows]
+        rounding[rows] = left & (shrank | (at_wide.passed & ~at_wide.below))
+        below[rows] = left & ~rounding[rows] & (at_wide.below | under)
+        unknown[rows] = left & ~(rounding | below)[rows] & at_wide.unknown & narrow.rows(rows).is_within_error
         better[rows] = np.where(shrank | under, at_scale[rows], at_wide.digits)
     digits = np.where(rounding | below, np.maximum(better, digits), digits)
     return Agreement(digits, passed | rounding | below, rounding, below, limited, unknown, steady)
@@ -207,7 +207,7 @@ def _is_steady(narrow: Array, wide: Array) -> Array:
     """
     off = narrow - wide
     changes = np.abs(off[1:] - off[0]) + np.abs(wide[1:] - wide[0])
-    return np.abs(off[0]) > 16 * changes.max(axis=(0, 2))[:, None]
+    return np.abs(off[0]) > 16 * changes.max(axis=0)
 
 
 def _shrank(narrow: Comparison, wide: Comparison) -> Array:

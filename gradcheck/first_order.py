@@ -143,8 +143,8 @@ def rounded_once_more(x: Array, size: Array) -> list[Array]:
 
 
 def in_two_parts(u: Array) -> tuple[Array, Array]:
-    """A cotangent as the sum of two, neither of which has zeros; multiples of 2⁻²¹, as exact as it is."""
-    part = u / 2 + np.random.default_rng(0).integers(1, 2**17, u.shape) / 2.0**20
+    """A cotangent as the sum of two, which are 0 where it is; multiples of 2⁻²¹, as exact as it is."""
+    part = u / 2 + (u != 0) * np.random.default_rng(0).integers(1, 2**17, u.shape) / 2.0**20
     return part, u - part
 
 

@@ -224,7 +224,7 @@ class FlatFunction:
     def _size_within(self) -> Array:
         """|y|, or where it is larger the rounding error of y, which a wider precision shows, over u: what cancelled.
 
-        Where this is 0 it is |F| at a point beside x, for a step of an eighth of its size.
+        Where this is 0 it is |F| at a point beside x, no farther away than an eighth of its size.
         """
         size, wide = np.abs(self.y).astype(working(self.y.dtype)), wider(self.y.dtype)
         if wide is not None and self.computes_in(wide):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from refnp.claims.row import APPROXIMATE, BROKEN, EXACT, NO_PROOF, ON_SUBGROUP, UNDECIDED, Row, Trial
-from refnp.numbers.indexed.expressions import TOO_MANY
+from refnp.numbers.indexed.terms import TOO_MANY
 from refnp.symmetry import Claim, Verdict, prove, search
 from refnp.symmetry.judge import discrepancy
 from refnp.symmetry.proving import Proof

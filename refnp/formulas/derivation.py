@@ -23,11 +23,11 @@ from refnp.formulas.formula import Formula, formula, writer_of, written
 from refnp.formulas.lines import Run, entries, run_lines, stands_in, written_out
 from refnp.formulas.writing import Latex, Text, Writer, aligned
 from refnp.numbers.indexed.arrays import Indexed, lift, symbol
-from refnp.numbers.indexed.expressions import Assumptions, Expression, NoRule, assuming, term, total
+from refnp.numbers.indexed.expressions import Expression, term, total
 from refnp.numbers.indexed.functions import derivative
 from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, numbers_alone, summed_to, theorem
 from refnp.numbers.indexed.sizes import places
-from refnp.numbers.indexed.terms import Atom, letters_of, renamed, thawed
+from refnp.numbers.indexed.terms import Assumptions, Atom, NoRule, assuming, letters_of, renamed, thawed
 
 BAR = "\u0304"
 NUMBER = re.compile(r"−?[\d/]+ ")  # of which it need not be assumed that it is not 0

@@ -23,10 +23,17 @@ import numpy as np
 
 from refnp.autograd.explanation.page_lines import SHAPES
 from refnp.numbers.indexed.arrays import Indexed, symbol
-from refnp.numbers.indexed.expressions import Expression, NoRule, assuming, function, opened, power, term, total
+from refnp.numbers.indexed.expressions import (
+    Expression,
+    function,
+    opened,
+    power,
+    term,
+    total,
+)
 from refnp.numbers.indexed.proving import LACKING, sentences
 from refnp.numbers.indexed.sizes import places
-from refnp.numbers.indexed.terms import Index, canonical
+from refnp.numbers.indexed.terms import Index, NoRule, assuming, canonical
 from refnp.verify.edits.edited import form_of
 from refnp.verify.edits.opened import Opened
 from refnp.verify.theorems import Form, forms_of, numbers_of

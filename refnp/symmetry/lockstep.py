@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from refnp.numbers.indexed.arrays import Indexed, Indicator, Places, symbol
-from refnp.numbers.indexed.expressions import Expression, NoRule, assume, assuming, spend
+from refnp.numbers.indexed.expressions import Expression, assume
 from refnp.numbers.indexed.functions import is_zero
 from refnp.numbers.indexed.proving import same
 from refnp.numbers.indexed.sizes import Size, is_alike, pieces, places
+from refnp.numbers.indexed.terms import NoRule, assuming, spend
 from refnp.numbers.kinds import Kind
 
 Mover = Callable[[Indexed, int], Indexed]  # what the element of the group does along an axis that it moves

@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 
 from refnp.numbers.indexed.arrays import LETTERED, Indexed, Places, any_numbers, forming, symbol
-from refnp.numbers.indexed.expressions import TOO_MANY, NoRule, assuming, atom
+from refnp.numbers.indexed.expressions import atom
 from refnp.numbers.indexed.indices import moved as turned
 from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, same, sentences
-from refnp.numbers.indexed.sizes import Size, asked, is_alike, pieces, product_of, sum_of
+from refnp.numbers.indexed.sizes import Asked, Size, is_alike, pieces, product_of, sum_of
+from refnp.numbers.indexed.terms import TOO_MANY, NoRule, assuming
 from refnp.symmetry.actions import Action, NamedAction, Product, Trivial
 from refnp.symmetry.claim import Claim, arrays_of, leaves
 from refnp.symmetry.geometry import Negate, Scale, Translate
@@ -114,7 +115,7 @@ def beside_numbers(shapes: str, of: Callable[[], Proof], sides: Sides, most: int
     if not proof:
         return proof
     numbers = {int(n) for a in proof.assumptions if is_of_sizes(a, shapes) for n in re.findall(r"\d+", a)}
-    orders = [asked[a] for a in proof.assumptions if a in asked]
+    orders = [a for a in proof.assumptions if isinstance(a, Asked)]
     near = {n + step for n in numbers for step in (-1, 0, 1)}
     against, unknown = contradiction(Instances(shapes, near, orders, formed.values()), sides)
     if not against:
@@ -140,8 +141,8 @@ def tried(shapes: str, of: Callable[[dict[str, Indexed]], Proof], *, any_weights
         return of(unknown_arrays(shapes))
     with any_numbers():
         of_any = of(unknown_arrays(shapes, least=LETTERED))
-    of_numbers = {a: asked[a] for a in of_any.assumptions if a in asked and "".join(asked[a].letters()).isdigit()}
-    if any(order.is_so({}) for order in of_numbers.values()) or not (of_any or DONE.search(of_any.missing)):
+    of_numbers = [a for a in of_any.assumptions if isinstance(a, Asked) and "".join(a.letters()).isdigit()]
+    if any(order.is_so({}) for order in of_numbers) or not (of_any or DONE.search(of_any.missing)):
         return of(unknown_arrays(shapes))
     return replace(of_any, assumptions=tuple(a for a in of_any.assumptions if a not in of_numbers))
 

@@ -25,11 +25,12 @@ from refnp.layers.positions.biases import alibi_slopes, t5_buckets
 from refnp.layers.positions.relative import shaw_rows
 from refnp.layers.student_t import gamma_ratio
 from refnp.numbers.indexed.arrays import Condition, Indexed, Places, mask, symbol
-from refnp.numbers.indexed.expressions import NoRule, assume
+from refnp.numbers.indexed.expressions import assume
 from refnp.numbers.indexed.indices import meaning
 from refnp.numbers.indexed.proving import LACKING, Theorem, gradients, in_words, unknown_page
 from refnp.numbers.indexed.sizes import Size, length_at, product_of
 from refnp.numbers.indexed.sizes import places as indices_of
+from refnp.numbers.indexed.terms import NoRule
 from refnp.numbers.proving import vjp_is_derivative
 from refnp.symmetry.shapes import unknown_arrays
 from refnp.verify.case import Case

@@ -229,6 +229,20 @@ def test_what_is_wrong_in_the_precision_that_is_asked_about_alone_is_no_rounding
     assert wider(dtype) is None or any(f"disagree in {np.dtype(dtype)} alone" in remark for remark in report.remarks)
 
 
+@pytest.mark.skipif(wider(np.float64) is None, reason="nothing is wider than float64")
+def test_the_rounding_of_a_large_output_excuses_no_error_of_a_small_one():
+    f = lambda x: (1e15 * np.sin(x), np.tanh(x))
+    times = lambda x, factor: np.where(x.dtype in (np.float64, np.complex128), factor, 1).astype(x.dtype)
+
+    def vjp(factor):
+        slopes = lambda x: (1e15 * np.cos(x), (1 - np.tanh(x) ** 2) * times(x, factor))
+        return lambda f, x: (f(x), lambda u: (sum(bar * slope for bar, slope in zip(u, slopes(x), strict=True)),))
+
+    x = np.array([0.1, 0.7])
+    assert compare(f, (x,), vjp=vjp(1)).agrees
+    assert compare(f, (x,), vjp=vjp(2)).disagrees
+
+
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_gradient_that_is_right_in_one_order_of_memory_is_wrong_in_the_other(order):
     slope = lambda x: (1 - np.tanh(x.ravel(order="K")) ** 2).reshape(x.shape)

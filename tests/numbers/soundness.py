@@ -16,8 +16,8 @@ import numpy as np
 
 from refnp import layers
 from refnp.autograd.pages import of_each_axis
-from refnp.numbers.indexed.expressions import assuming
 from refnp.numbers.indexed.proving import gradients
+from refnp.numbers.indexed.terms import assuming
 from refnp.symmetry import Negate, Permute, Repeat, Scale, Select, Translate, Trivial, equivariant, prove
 from refnp.symmetry.judge import discrepancy
 from refnp.verify import mutants, theorems  # noqa: F401   mutants import edits, which are not to be imported before

@@ -9,11 +9,11 @@ import pytest
 
 from refnp import layers
 from refnp.numbers.indexed.arrays import Indexed, mask, symbol
-from refnp.numbers.indexed.expressions import Expression, NoRule, assuming, atom
+from refnp.numbers.indexed.expressions import Expression, atom
 from refnp.numbers.indexed.functions import derivative
 from refnp.numbers.indexed.proving import gradients, permuted, same, text
 from refnp.numbers.indexed.sizes import Size
-from refnp.numbers.indexed.terms import canonical
+from refnp.numbers.indexed.terms import NoRule, assuming, canonical
 from refnp.numbers.words import constant, erf, erfc, largest, less_log1p, normal_cdf, peak, pi, root, shares
 from tests.numbers.indexed_values import Values
 

@@ -8,9 +8,9 @@ import pytest
 from refnp.layers import attention as attend
 from refnp.layers import layer_norm, log_softmax, relu, set_convolution, softmax
 from refnp.numbers.indexed.arrays import symbol
-from refnp.numbers.indexed.expressions import assuming
 from refnp.numbers.indexed.proving import gradients, same
 from refnp.numbers.indexed.sizes import Size
+from refnp.numbers.indexed.terms import assuming
 from refnp.symmetry import Flip, Inverse, Negate, Permute, Prefix, Repeat, Roll, Scale, Select, Translate
 from refnp.symmetry.claim import equivariant, invariant
 from refnp.symmetry.proving import prove, prove_equal, prove_independent

@@ -21,12 +21,8 @@ import numpy as np
 
 from refnp.numbers.indexed import sizes as axes
 from refnp.numbers.indexed.expressions import (
-    Assumptions,
     Expression,
-    NoRule,
-    also,
     assume,
-    assuming,
     atom,
     function,
     is_count,
@@ -38,7 +34,7 @@ from refnp.numbers.indexed.expressions import (
 from refnp.numbers.indexed.functions import largest_at, without_scale
 from refnp.numbers.indexed.indices import abstracted, index
 from refnp.numbers.indexed.sizes import Size, as_number, indices, is_number, places, product_of
-from refnp.numbers.indexed.terms import Index, fresh
+from refnp.numbers.indexed.terms import Assumptions, Index, NoRule, also, assuming, fresh
 from refnp.numbers.within import within
 from refnp.numbers.words import Constant, Kind
 

@@ -10,9 +10,7 @@ either leaves a term alone or says what it is equal to:
 Each holds where all that occurs is a real number. What that takes is noted (`assuming`) and printed with a theorem.
 """
 
-import contextlib
-import contextvars
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -23,76 +21,22 @@ from refnp.numbers.indexed.terms import (
     Factors,
     Index,
     Inside,
+    assumed,
     fresh,
     frozen,
     letters_of,
     renamed,
-    spending,
+    spend,
     thawed,
 )
-from refnp.numbers.within import within
-
-MOST = 200_000  # products formed for one theorem
-TOO_MANY = "more than the products that a proof may take"
-
-
-class NoRule(TypeError):
-    """Something for which no rule is known, or which would take too long."""
-
-
-class Assumptions(dict):
-    """{(what is assumed of it, the expression): None}, and how many products were formed, of `most`."""
-
-    products, most = 0.0, float(MOST)
-
-
-_assumed = contextvars.ContextVar[Assumptions | None]("assumed", default=None)
-
-
-@contextlib.contextmanager
-def assuming() -> Iterator[Assumptions]:
-    """Within this block what rules assume is noted: that an expression is not 0, or that it is positive."""
-    found, outer = Assumptions(), _assumed.get()
-    found.most = MOST if outer is None else outer.most - outer.products
-    token = _assumed.set(found)
-    try:
-        yield found
-    finally:
-        _assumed.reset(token)
-        if outer is not None:
-            outer.products += found.products
-
-
-def uncounted() -> contextlib.AbstractContextManager[Any]:
-    """Within this block nothing is noted or counted, as while what was noted is written."""
-    return within(_assumed, None)
 
 
 def assume(what: str, of: Any) -> None:
     """Note an assumption, of an expression or of a text."""
-    noted = _assumed.get()
+    noted = assumed.get()
     known = what == "≠ 0" and isinstance(of, Expression) and of.keys() == {((), ())}  # of a number that is not 0
     if noted is not None and not known:
         noted[(what, frozen(of) if isinstance(of, Expression) else of)] = None
-
-
-def also(own: Assumptions) -> None:
-    """Note what was noted before, when something that is used again was worked out."""
-    noted = _assumed.get()
-    if noted is not None:
-        noted.update(own)
-
-
-def spend(products: float) -> None:
-    """Count what was formed. NoRule for more than a theorem may take."""
-    noted = _assumed.get()
-    if noted is not None:
-        noted.products += products
-        if noted.products > noted.most:
-            raise NoRule(TOO_MANY)
-
-
-spending.append(spend)
 
 
 class Expression(dict):

@@ -5,7 +5,6 @@ from fractions import Fraction
 
 from refnp.numbers.indexed.expressions import (
     Expression,
-    NoRule,
     assume,
     atom,
     function,
@@ -23,7 +22,7 @@ from refnp.numbers.indexed.expressions import (
 )
 from refnp.numbers.indexed.indices import abstracted, index, inverse_of, moved, ways
 from refnp.numbers.indexed.rules import BEFORE, alike, common, primes_of
-from refnp.numbers.indexed.terms import Atom, Index, canonical, frozen, letters_of
+from refnp.numbers.indexed.terms import Atom, Index, NoRule, canonical, frozen, letters_of
 
 ONE = Fraction(1)
 ARGMAX = "argmax "  # of the names of such places

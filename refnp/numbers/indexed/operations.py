@@ -34,7 +34,6 @@ from refnp.numbers.indexed.arrays import (
 )
 from refnp.numbers.indexed.expressions import (
     Expression,
-    NoRule,
     assume,
     atom,
     function,
@@ -59,6 +58,7 @@ from refnp.numbers.indexed.sizes import (
     sum_of,
 )
 from refnp.numbers.indexed.sizes import places as axis_places
+from refnp.numbers.indexed.terms import NoRule
 from refnp.numbers.kinds import ARITHMETIC, COMPARISONS, with_operators
 from refnp.numbers.within import noted
 

@@ -19,12 +19,24 @@ import numpy as np
 
 from refnp.numbers.indexed import operations
 from refnp.numbers.indexed.arrays import Indexed, Places, lift, symbol
-from refnp.numbers.indexed.expressions import Assumptions, Expression, NoRule, assuming, number, total, uncounted
+from refnp.numbers.indexed.expressions import Expression, number, total
 from refnp.numbers.indexed.functions import derivative, unknown_function
 from refnp.numbers.indexed.indices import meaning, moved
 from refnp.numbers.indexed.rules import BEFORE
 from refnp.numbers.indexed.sizes import Size, is_alike, is_one, places
-from refnp.numbers.indexed.terms import Atom, Index, Inside, canonical, first_of, fresh, frozen
+from refnp.numbers.indexed.terms import (
+    Assumptions,
+    Atom,
+    Index,
+    Inside,
+    NoRule,
+    assuming,
+    canonical,
+    first_of,
+    fresh,
+    frozen,
+    uncounted,
+)
 
 LACKING = (TypeError, LookupError, ValueError, AttributeError, ArithmeticError, RecursionError)  # NoRule is a TypeError
 LETTERS = re.compile(r"(?<![A-Za-z\d])[ijst]\d+(?:\.\d+)?")

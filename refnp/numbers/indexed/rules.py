@@ -17,9 +17,7 @@ from typing import Any
 
 from refnp.numbers.indexed.expressions import (
     Expression,
-    NoRule,
     assume,
-    assuming,
     function,
     is_positive,
     is_square,
@@ -41,6 +39,8 @@ from refnp.numbers.indexed.terms import (
     Atom,
     Index,
     Inside,
+    NoRule,
+    assuming,
     canonical,
     first_of,
     frozen,

@@ -8,13 +8,13 @@ import math
 import numbers
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from refnp.numbers.indexed.expressions import Expression, NoRule, assume, atom, number
+from refnp.numbers.indexed.expressions import Expression, assume, atom, number
 from refnp.numbers.indexed.indices import REVERSED, moved
-from refnp.numbers.indexed.terms import Index, canonical, fresh
+from refnp.numbers.indexed.terms import Index, NoRule, canonical, fresh
 from refnp.numbers.kinds import Kind
 
 Shape = tuple[Any, ...]
@@ -80,8 +80,7 @@ class Size(Kind):
     def __add__(self, other: Any) -> Any:
         return _computed(self, "+", other)
 
-    def __radd__(self, other: Any) -> Any:
-        return _computed(self, "+", other)
+    __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
         return 0 if is_alike(self, other) else _computed(self, "−", other)
@@ -129,9 +128,7 @@ class Size(Kind):
         return of_least if of_least == (sign in ">≥") else self._taken_not_to_be(sign, other)
 
     def _taken_not_to_be(self, sign: str, other: Any) -> bool:
-        text = f"{self} ≠ {other}" if sign == "=" else f"not {self} {sign} {other}"
-        asked[text] = Asked(ORDERS[sign], self, other)
-        assume("of sizes", text)
+        assume("of sizes", Asked(sign, self, other))
         return False
 
     def __bool__(self) -> bool:
@@ -145,11 +142,7 @@ class Size(Kind):
     def __repr__(self) -> str:
         if self.name:
             return self.name
-        return (
-            "·".join(bracketed(part) for part in self.parts)
-            if self.way == "product"
-            else "+".join(map(str, self.parts))
-        )
+        return "·".join(map(bracketed, self.parts)) if self.way == "product" else "+".join(map(str, self.parts))
 
 
 ORDERS: dict[str, Callable[[Any, Any], bool]] = {
@@ -157,12 +150,17 @@ ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 }  # fmt: skip
 
 
-class Asked(NamedTuple):
-    """What is asked of sizes, and taken not to be so: that they are in this order."""
+class Asked(str):
+    """That what is asked of sizes, to be in an order, is taken not to be so: in words, and with the sizes."""
 
     order: Callable[[Any, Any], bool]
     one: Size
     other: Any
+
+    def __new__(cls, sign: str, one: Size, other: Any) -> "Asked":
+        found = super().__new__(cls, f"{one} ≠ {other}" if sign == "=" else f"not {one} {sign} {other}")
+        found.order, found.one, found.other = ORDERS[sign], one, other
+        return found
 
     def difference(self, lengths: Mapping[str, int]) -> Any:
         """The one less the other, where letters are these lengths."""
@@ -175,9 +173,6 @@ class Asked(NamedTuple):
     def letters(self) -> set[str]:
         """The letters that it is about."""
         return letters_in(self.one) | letters_in(self.other)
-
-
-asked: dict[str, Asked] = {}  # by the words of the assumption that it is not so
 
 
 def length_at(size: Any, length: Callable[[str], int]) -> Any:

@@ -14,16 +14,21 @@ An expression is a sum of terms. A term is a rational number times powers of ato
              ("part", k, i)          the k-th piece of an axis that is several, one behind the other
              ("at", name, i …)       an integer that depends on i …: of an array of such, or where a row is largest
 
-This file renames letters and writes terms in their canonical form; the rules of arithmetic stand in rules.py.
+This file renames letters and writes terms in their canonical form, and counts what is formed; the rules of arithmetic
+stand in rules.py.
 """
 
+import contextlib
+import contextvars
 import functools
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
+
+from refnp.numbers.within import within
 
 Index = Any  # a letter, a number, or a tuple whose first entry says what it is
 Atom = tuple
@@ -32,10 +37,62 @@ Factors = tuple[tuple[Atom, Fraction], ...]
 Terms = Iterable[tuple[tuple[Bound, Factors], Fraction]]
 
 _count = itertools.count()
-spending: list[Callable[[float], None]] = []  # of expressions.py: counts products formed, or what takes as long
 ORDERS_OF_A_PRODUCT, TEXT_OF_A_PRODUCT = 10, 1000  # orders of letters, or characters written, that take as long
 WORDS = re.compile(r"[\w.·πδ⁻^#-]+")
 INNER = re.compile(r"s\d+\.\d+")  # letters of sums within an atom
+MOST = 200_000  # products formed for one theorem
+TOO_MANY = "more than the products that a proof may take"
+
+
+class NoRule(TypeError):
+    """Something for which no rule is known, or which would take too long."""
+
+
+class Assumptions(dict):
+    """{(what is assumed of it, the expression): None}, and how many products were formed, of `most`."""
+
+    products, most = 0.0, float(MOST)
+
+
+assumed = contextvars.ContextVar[Assumptions | None]("assumed", default=None)
+
+
+@contextlib.contextmanager
+def assuming() -> Iterator[Assumptions]:
+    """Within this block what rules assume is noted: that an expression is not 0, or that it is positive."""
+    found, outer = Assumptions(), assumed.get()
+    found.most = MOST if outer is None else outer.most - outer.products
+    token = assumed.set(found)
+    try:
+        yield found
+    finally:
+        assumed.reset(token)
+        if outer is not None:
+            outer.products += found.products
+
+
+def uncounted() -> contextlib.AbstractContextManager[Any]:
+    """Within this block nothing is noted or counted, as while what was noted is written."""
+    return within(assumed, None)
+
+
+def also(own: Assumptions) -> None:
+    """Note what was noted before, when something that is used again was worked out."""
+    noted = assumed.get()
+    if noted is not None:
+        noted.update(own)
+
+
+def spend(products: float) -> None:
+    """Count what was formed. NoRule for more than a theorem may take."""
+    noted = assumed.get()
+    if noted is not None:
+        noted.products += products
+        if noted.products > noted.most:
+            raise NoRule(TOO_MANY)
+
+
+# ---- terms
 
 
 def fresh() -> str:
@@ -150,8 +207,7 @@ def renamed(atom: Atom, new: Mapping[str, str]) -> Atom:
 def frozen(terms: Mapping[tuple[Bound, Factors], Fraction]) -> Inside:
     """Terms as what stands inside of an atom."""
     found = Inside(tuple(sorted(canonical(terms).items(), key=repr)))
-    for spend in spending:
-        spend(len(found.text) / TEXT_OF_A_PRODUCT)
+    spend(len(found.text) / TEXT_OF_A_PRODUCT)
     return found
 
 
@@ -198,7 +254,6 @@ def _orders(bound: Bound, factors: Factors) -> Iterator[list[tuple[str, str]]]:
     groups: dict[str, list[tuple[str, str]]] = {}
     for letter, size in bound:
         groups.setdefault(seat(letter, size), []).append((letter, size))
-    for spend in spending:
-        spend(math.prod(math.factorial(len(group)) for group in groups.values()) / ORDERS_OF_A_PRODUCT)
+    spend(math.prod(math.factorial(len(group)) for group in groups.values()) / ORDERS_OF_A_PRODUCT)
     runs = [itertools.permutations(groups[text]) for text in sorted(groups)]
     return (list(itertools.chain(*choice)) for choice in itertools.product(*runs))

@@ -1,6 +1,5 @@
 """A step of an optimiser of refnp or PyTorch, which change parameters that they hold, as a function of arrays."""
 
-import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,10 +19,11 @@ from refnp.verify.judged_pages import Formula, on_rows
 
 ARRAYS = ("parameter", "gradient", "velocity", "mean", "square", "total")
 SQUARES = ("square", "total")
-OPTIONS = {  # dampening, which is 0 at step 1, has listed cases alone: a function need not take the step
+OPTIONS = {
     "learning_rate": "positive",
     "step": "whole ≥ 1",
     "momentum": "in [0, 1)",
+    "dampening": "in [0, 1)",
     "nesterov": "True or False",
     "beta": "in [0, 1)",
     "beta1": "in [0, 1)",
@@ -58,10 +58,18 @@ class Step:
         signature = of_page.replace(parameters=parameters)
         page = with_parts(self.page, {less_power: in_their_precision})
 
+        def told(function: Callable) -> Callable:
+            """The function, told what it has by default here, the step among it."""
+
+            def of_all(*arrays: Any, **options: Any) -> Any:
+                given = signature.bind(*arrays, **options)
+                given.apply_defaults()
+                return function(*given.args, **given.kwargs)
+
+            return of_all
+
         def equation(*arrays: Any, **options: Any) -> tuple:
-            given = signature.bind(*arrays, **options)
-            given.apply_defaults()
-            return page(*given.args, **given.kwargs)[place], None
+            return told(page)(*arrays, **options)[place], None
 
         def stepped(*arrays: Any, **options: Any) -> np.ndarray:
             return self.refnp(signature.bind(*arrays, **options), result)
@@ -75,7 +83,7 @@ class Step:
             function.__signature__ = signature
             function.takes = declared(function)
             function.__doc__ = f"{of}{self.page.__doc__}\n\n    Shapes: all of one shape → the same."
-        formula = Formula(self.page, functools.partial(on_rows, result=place))
+        formula = Formula(self.page, lambda function: told(on_rows(function, place)))
         return Layer(name, stepped, equation, torch=stepped_by_torch, formula=formula, tried=LATER)
 
     def refnp(self, given: inspect.BoundArguments, result: int | None) -> np.ndarray:

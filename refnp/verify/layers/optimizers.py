@@ -85,7 +85,6 @@ def cases() -> list[Case]:
             case(layer, "momentum", sgd_given, **options, momentum=0.9),
             case(layer, "dampening", sgd_given, **options, momentum=0.9, step=4, dampening=0.5),
             case(layer, "momentum, weight decay", sgd_given, **options, momentum=0.9, weight_decay=0.05),
-            case(layer, "all", sgd_given, **options, momentum=0.9, step=4, dampening=0.5, weight_decay=0.05),
         ]
     for layer in (ADAM, ADAMW):
         found += [
