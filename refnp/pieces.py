@@ -135,7 +135,9 @@ class Work(NamedTuple):
                     try:
                         with self.naming(self.pieces[k]):
                             found[k] = futures.pop(k).result()
-                    except (dead, MemoryError):
+                    except (dead, MemoryError) as stopped:
+                        if is_alone and isinstance(stopped, BrokenProcessPool) and stopped.__cause__ is not None:
+                            raise  # no death: its result can't be read here
                         unfinished.append(k)
                     while shown in found:
                         yield found.pop(shown)

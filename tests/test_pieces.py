@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
@@ -74,6 +75,25 @@ def test_an_exception_names_its_piece(workers):
     with pytest.raises(ZeroDivisionError) as raised:
         list(in_order(of_root, [-2.0], HERE))
     assert raised.value.__notes__ == ["in -2.0"]
+
+
+class Unreadable(Exception):
+    """What can be written and not read: its attribute is no argument of its constructor."""
+
+    def __init__(self, *, number):
+        super().__init__(number)
+
+
+def unreadable(number):
+    """A result that another process can't read."""
+    return Unreadable(number=number)
+
+
+def test_a_result_that_cannot_be_read_is_no_death():
+    with pytest.raises(BrokenProcessPool) as raised:
+        list(in_order(unreadable, [1, 2], TWO, lost=lambda piece: "lost"))
+    assert "Unreadable.__init__() takes" in str(raised.value.__cause__)
+    assert raised.value.__notes__ == ["in 1"]
 
 
 def test_a_piece_that_nothing_stands_for_fails_by_name():

@@ -1,6 +1,7 @@
 """Claims proved for every size: true ones are, false ones are not, and what has no rule is said."""
 
 import functools
+import pickle
 
 import numpy as np
 import pytest
@@ -162,6 +163,7 @@ def test_of_which_sizes_it_is_proved_is_said():
     doubled = lambda x: x + x if x.shape[0] > 100 else 2 * x
     proof = prove(equivariant(doubled, Permute("x", 0), Permute(axis=0)), "x (n, d)")
     assert proof.sizes == "every size with not n > 100"
+    assert pickle.loads(pickle.dumps(proof)) == proof  # as another process gets it
     assert str(proof).splitlines()[0].endswith("PROVED for every size with not n > 100, x (n, d)")
     assert prove(PERMUTED, "x (n, 6)").sizes == "every size"
 

@@ -162,6 +162,10 @@ class Asked(str):
         found.order, found.one, found.other = ORDERS[sign], one, other
         return found
 
+    def __reduce__(self) -> tuple:
+        """To another process or a file go the words alone."""
+        return str, (str(self),)
+
     def difference(self, lengths: Mapping[str, int]) -> Any:
         """The one less the other, where letters are these lengths."""
         return length_at(self.one, among(lengths)) - length_at(self.other, among(lengths))
