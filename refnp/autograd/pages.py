@@ -92,6 +92,7 @@ def page(
     make. A kernel that returns None leaves these arguments to the page.
     What is declared to be positive, not negative or a probability is held to it, number by number but for what a mask
     hides. `check`, called as the operation is, refuses what a declaration cannot say.
+    Options come to all of these with the page's defaults, which they need not say again.
     Options that are called as these are stand in `named`.
     """
     options = {**(named or {}), **options}
@@ -103,6 +104,8 @@ def page(
         on_arrays = in_own_types(form, discrete)
         every = declaration.arguments.values()
         held = {a.name: HOLDS[shape.kind] for a in every for shape in a.shapes if shape.kind in HOLDS}
+        behind = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        defaults = {p.name: p.default for p in behind if p.default is not p.empty}
         fast: Callable | None
         if isinstance(kernel, Mapping):
             fast = in_own_types(with_parts(form, kernel), discrete)
@@ -118,7 +121,7 @@ def page(
 
         @functools.wraps(form)
         def rule(*arrays: Any, **given: Any) -> tuple:
-            floats, own = True, False
+            floats, own, given = True, False, {**defaults, **given}
             if not are_plain(arrays):
                 floats = are_floats(arrays)
                 own = not floats and kind_of(arrays) is not None

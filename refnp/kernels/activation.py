@@ -32,7 +32,7 @@ def relu(x):
 
 
 @elementwise
-def leaky_relu(x, *, slope=0.01):
+def leaky_relu(x, *, slope):
     """y = x for x > 0, else a x."""
     factor = np.where(x > 0, 1, slope).astype(x.dtype)
     factor = np.where(np.isnan(x), np.nan, factor)
@@ -47,7 +47,7 @@ def sigmoid(x):
 
 
 @elementwise
-def softplus(x, *, beta=1.0, threshold=None):
+def softplus(x, *, beta, threshold):
     """y = log(1 + e^(βx))/β; x where βx is above the threshold."""
     positive = x > 0
     with np.errstate(over="ignore"):
@@ -70,7 +70,7 @@ def silu(x):
 
 
 @elementwise
-def gelu(x, *, approximate="none"):
+def gelu(x, *, approximate):
     """y = x Φ(x), or x σ(2u)."""
     near = x if is_moderate(x) else np.clip(x, -VANISHES, VANISHES)  # beyond, x² may overflow
     if approximate == "none":

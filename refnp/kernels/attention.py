@@ -17,9 +17,7 @@ from refnp.numbers.arrays import Array, broadcast_shapes, floating, sum_to
 LONG = 1 << 16  # scores of one head; above this many the blocked form takes less time, and far less memory
 
 
-def attention(
-    query, key, value, bias=None, *, mask=None, scale=None, softcap=None, dropout=0.0, rng=None, method="auto"
-):
+def attention(query, key, value, bias=None, *, mask, scale, softcap, dropout, rng, method):
     """O = A V, by the method "full", "blocks", or "auto": blocks for more than 2¹⁶ scores a head."""
     query, key, value = map(floating, (query, key, value))
     shape = shape_of_scores(query, key, value)
@@ -32,7 +30,7 @@ def attention(
     return output, vjp
 
 
-def attention_with_weights(query, key, value, bias=None, *, mask=None, scale=None, softcap=None, dropout=0.0, rng=None):
+def attention_with_weights(query, key, value, bias=None, *, mask, scale, softcap, dropout, rng):
     """(O, A), from all scores at once."""
     query, key, value = map(floating, (query, key, value))
     scale = scale_of(scale, query)

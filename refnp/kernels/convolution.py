@@ -12,7 +12,7 @@ from refnp.numbers.arrays import Array, in_order
 from refnp.numbers.windows import Axis, Pairs, axes_of_convolution, axes_of_transpose, pairs_of, windows
 
 
-def convolution(x, weight, bias=None, *, stride, dilation, padding, groups=1, padding_mode="zeros"):
+def convolution(x, weight, bias=None, *, stride, dilation, padding, groups, padding_mode):
     """y[b,o,p] = Σ_{c,t} w[o,c,t] x[b,c, s p + d t − a] + β[o]."""
     x, weight, bias = of_one_type(x, weight, bias)
     kernel = weight.shape[2:]
@@ -42,7 +42,7 @@ def convolution(x, weight, bias=None, *, stride, dilation, padding, groups=1, pa
     return y.reshape(len(x), len(weight), *y.shape[3:]), vjp
 
 
-def convolution_transpose(x, weight, bias=None, *, stride, dilation, padding, output_padding, groups=1):
+def convolution_transpose(x, weight, bias=None, *, stride, dilation, padding, output_padding, groups):
     """y[b,o,i] = Σ_{c,p,t: s p + d t − a = i} w[c,o,t] x[b,c,p] + β[o]."""
     x, weight, bias = of_one_type(x, weight, bias)
     axes = axes_of_transpose(x.shape[2:], weight.shape[2:], stride, dilation, padding, output_padding)

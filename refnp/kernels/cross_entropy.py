@@ -11,16 +11,7 @@ from refnp.numbers.arrays import in_order
 from refnp.numbers.summation import sum_of_products
 
 
-def cross_entropy(
-    logits,
-    targets,
-    *,
-    ignore_index=None,
-    label_smoothing=0.0,
-    smoothing="uniform",
-    class_weights=None,
-    reduction="mean",
-):
+def cross_entropy(logits, targets, *, ignore_index, label_smoothing, smoothing, class_weights, reduction):
     """ℓ = −Σ_c w_c q_c log p_c of rows with the classes `targets`, and x̄_i = ℓ̄ (Q p_i − w_i q_i).
 
     At the target it is ℓ̄ (w_y q_y (p_y − 1) + (Q − w_y q_y) p_y), where p_y − 1 = expm1(log p_y) keeps its digits.

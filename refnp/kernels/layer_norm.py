@@ -12,7 +12,7 @@ from refnp.numbers.summation import column_sum
 
 
 @rowwise
-def layer_norm(x, gain=1.0, shift=0.0, *, eps=1e-5):
+def layer_norm(x, gain=1.0, shift=0.0, *, eps):
     """y = γ (x − μ)/√(σ² + ε) + β of rows (R, D)."""
 
     def standardized(x, eps):
@@ -50,7 +50,7 @@ def standardized(x, eps, axes=-1):
 
 
 @rowwise
-def rms_norm(x, gain=1.0, *, eps=1e-5):
+def rms_norm(x, gain=1.0, *, eps):
     """y = γ x/√(mean(x²) + ε) of rows (R, D)."""
 
     def standardized(x, eps):

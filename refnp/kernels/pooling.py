@@ -18,7 +18,7 @@ from refnp.numbers.arrays import Array, in_order
 from refnp.numbers.windows import Axes, Whole, axes_of_pool, sizes_of
 
 
-def average_pool(x, size, *, stride, padding, ceil_mode=False, count_include_pad=True):
+def average_pool(x, size, *, stride, padding, ceil_mode, count_include_pad):
     """y[p] = (1/k) Σ_t x[s p + t − a]."""
     axes = axes_of_pool("average_pool", x.shape[2:], size, stride, padding, ceil_mode=ceil_mode)
     count = number_of_places(axes, ceil_mode, count_include_pad)
@@ -38,7 +38,7 @@ def average_pool(x, size, *, stride, padding, ceil_mode=False, count_include_pad
     return pooled(x, axes, forward, backward)
 
 
-def max_pool(x, size, *, stride, padding, dilation, ceil_mode=False, return_indices=False):
+def max_pool(x, size, *, stride, padding, dilation, ceil_mode, return_indices):
     """y[p] = max_t x[s p + d t − a]; ȳ[p] goes to the first place of the largest number."""
     axes = axes_of_pool("max_pool", x.shape[2:], size, stride, padding, dilation, ceil_mode=ceil_mode)
 
@@ -139,7 +139,7 @@ def adaptive_average_pool(x, size):
     return sums_of_runs(x, sizes) / count, lambda y_bar: (sums_of_runs(y_bar / count, lengths),)
 
 
-def adaptive_max_pool(x, size, *, return_indices=False):
+def adaptive_max_pool(x, size, *, return_indices):
     """y[p] = the largest x[i] with ⌊p n/P⌋ ≤ i < ⌈(p + 1) n/P⌉ on each axis.
 
     From the last axis to the first: so it is the first among equals in the order of the places.

@@ -8,7 +8,7 @@ import numpy as np
 from refnp.numbers.arrays import Array, in_order
 
 
-def turned(x, *, sines, cosines, layout="interleaved"):
+def turned(x, *, sines, cosines, layout):
     """Every pair (a, b) of the first features becomes (a cos − b sin, a sin + b cos)."""
     return of_first(x, sines, cosines, layout), lambda y_bar: (of_first(y_bar, -sines, cosines, layout),)
 

@@ -32,19 +32,7 @@ from refnp.numbers.summation import sum_of_products
 FARTHEST = 1e9  # length scales beyond which a distance counts as this one, so that its square does not overflow
 
 
-def set_convolution(
-    target_x,
-    context_x,
-    context_y,
-    length_scale,
-    *,
-    mask=None,
-    kernel=eq,
-    density=True,
-    divide=False,
-    eps=1e-8,
-    method="auto",
-):
+def set_convolution(target_x, context_x, context_y, length_scale, *, mask, kernel, density, divide, eps, method):
     """z_n = Σ_m [1, y_m] k(|x_n − x_m|²/ℓ²), in memory O(N + M); a gradient when it is asked for."""
     kernel = getattr(kernel, "on_arrays", kernel)
     onto, off = is_grid(target_x), is_grid(context_x)
@@ -229,10 +217,7 @@ def is_grid(places: Any) -> bool:
     return hasattr(places, "points_per_unit")
 
 
-def check(
-    target_x, context_x, context_y, length_scale, *, mask=None, kernel=eq, density=True, divide=False, eps=1e-8,
-    method="auto",
-):  # fmt: skip
+def check(target_x, context_x, context_y, length_scale, *, mask, kernel, density, divide, method, **_):
     """TypeError or ValueError for options that do not go together, ℓ that does not fit, and what a grid has not."""
     if divide and not density:
         raise ValueError("set_convolution: divide=True needs density=True; cut the density channel off afterwards")

@@ -16,7 +16,7 @@ from refnp.numbers.arrays import Array
 from refnp.numbers.windows import resampled
 
 
-def upsample(x, factor=None, *, size=None, mode="nearest", align_corners=False):
+def upsample(x, factor=None, *, size, mode, align_corners):
     """y[i] = x[⌊i/f⌋], or y[i] = (1 − λ) x[j] + λ x[j + 1]."""
     if mode != "linear" and factor is not None and all(type(f) is int for f in factor):  # the same, without fractions
         return repeated(x, factor)
