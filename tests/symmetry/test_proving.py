@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
+from refnp.autograd import concatenate
 from refnp.layers import attention as attend
 from refnp.layers import layer_norm, log_softmax, relu, set_convolution, softmax
 from refnp.numbers.indexed.arrays import symbol
@@ -535,6 +536,18 @@ def test_an_encoder_of_any_depth_is_proved_step_by_step():
     assert any("h" in assumption for assumption in proof.assumptions)
     assert prove(claim, ENCODER, in_steps=True, depth=8)
     assert prove(invariant(summed, Permute("x", -2)), ENCODER, in_steps=True, depth=2)
+
+
+def two_sets(x, y):
+    """Three layers of attention between the tokens of two sets, one behind the other."""
+    both = concatenate([x, y], 0)
+    for _ in range(3):
+        both = both + attend(both, both, both)
+    return both.sum(0)
+
+
+def test_of_two_sets_in_one_array_one_is_permuted_step_by_step():
+    assert prove(invariant(two_sets, Permute("x", 0)), "x (n, d), y (m, d)", in_steps=True)
 
 
 def test_what_takes_too_long_is_not_proved_at_once_but_step_by_step():

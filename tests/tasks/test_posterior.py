@@ -334,6 +334,13 @@ def test_a_mean_is_off_by_no_more_than_a_deviation_or_refused(contexts, noise_st
     assert (off <= np.maximum(stds, 1e-12 * np.abs(means))).all(), (off, stds)
 
 
+def test_how_far_contexts_lie_is_said_of_all_together():
+    """Four that know nothing of each other, each 1e20 deviations away."""
+    x, y = 100.0 * np.arange(5)[None, :, None], np.full((1, 5, 1), 1e20)
+    with pytest.raises(ValueError, match=r"these contexts lie 2e\+20 standard deviations from the mean"):
+        GaussianProcess(EQ(1.0)).posterior(Task(x[:, :4], y[:, :4], x[:, 4:], y[:, 4:]))
+
+
 def test_what_cannot_be_computed_says_what_would_help():
     x = np.linspace(0, 1, 60)[None, :, None]
     task = Task(x[:, ::2], np.sin(x[:, ::2]), x[:, 1::2], np.sin(x[:, 1::2]))

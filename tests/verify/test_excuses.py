@@ -25,7 +25,7 @@ from refnp.verify.case import KnownDefect, Problem
 from refnp.verify.excuses import Given, by_formula, excused_by, fingerprint
 from refnp.verify.frameworks import PAGES
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, WITHIN, judged
-from refnp.verify.layers import cases_of_layers, cases_to_ask
+from refnp.verify.layers import cases_of_layers, cases_to_ask, multi_head
 from refnp.verify.layers.activations import printed_gelu
 from refnp.verify.record import key_of
 from refnp.verify.seen import recorded_answers
@@ -547,3 +547,11 @@ def test_windows_give_the_whole_of_a_gradient_to_equals(to_all):
         "max_pool1d", lambda x, size, stride: own(x), gradients=True, framework="torch", only="max_pool/equal numbers"
     )
     assert report.holds != to_all
+
+
+def test_a_defect_of_a_part_shows_in_what_is_made_of_it_on_a_tape():
+    """A softmax whose row of nothing is NaN, in attention of several heads, which forms its softmax in other ways too."""
+    case = next(case for case in multi_head.cases() if case.known_defects == (multi_head.MHA_MASKED_ROW,))
+    value, _ = multi_head.MHA_MASKED_ROW.bounds(case.problem("float32"), "float32")["output"]
+    assert np.isnan(value[:, 1]).all()
+    assert np.isfinite(np.delete(value, 1, axis=1)).all()
