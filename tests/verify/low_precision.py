@@ -11,8 +11,9 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -191,63 +192,59 @@ def attention(query, key, value, *, scores=lambda s: s, weights=lambda p: p, sto
     return like(o / total, query)
 
 
-TF32_FACTORS = partial(matmul, factor=partial(rounded, name="tf32"))
+def kernel(function: Callable, policy: str, mistake: str = "", **changed: Any) -> Kernel:
+    """The kernel of a function that rounds something otherwise."""
+    return Kernel(function.__name__, policy, mistake, partial(function, **changed) if changed else function)
+
+
+TF32_FACTOR, FLOAT8 = partial(rounded, name="tf32"), partial(rounded, name="float8_e4m3fn")
 KERNELS = (
-    Kernel("softmax", BF16, "", softmax),
-    Kernel("softmax", F16, "", softmax),
-    Kernel("log_softmax", BF16, "", log_softmax),
-    Kernel("logsumexp", BF16, "", logsumexp),
-    Kernel("layer_norm", BF16, "", layer_norm),
-    Kernel("layer_norm", F16, "", layer_norm),
-    Kernel("rms_norm", BF16, "", rms_norm),
-    Kernel("rms_norm", F16, "", rms_norm),
-    Kernel("gelu", BF16, "", gelu),
-    Kernel("silu", BF16, "", silu),
-    Kernel("matmul", BF16, "", matmul),
-    Kernel("matmul", F16, "", matmul),
-    Kernel("matmul", TF32, "", TF32_FACTORS),
-    Kernel("linear", BF16, "", linear),
-    Kernel("attention", BF16, "", attention),
-    Kernel("attention", BF16_PRODUCTS, "", partial(attention, weights=bf16)),
-    Kernel("softmax", BF16, "partial sums kept in bfloat16", partial(softmax, store=bf16)),
-    Kernel("softmax", F16, "no maximum subtracted, exp in float16", partial(softmax, largest=False)),
-    Kernel("softmax", BF16, "x - m rounded to bfloat16 before exp", partial(softmax, exponent=bf16)),
-    Kernel("log_softmax", BF16, "log of the sum rounded to bfloat16", partial(log_softmax, logarithm=bf16)),
-    Kernel("logsumexp", BF16, "partial sums kept in bfloat16", partial(logsumexp, store=bf16)),
-    Kernel("layer_norm", BF16, "partial sums kept in bfloat16", partial(layer_norm, store=bf16)),
-    Kernel("layer_norm", F16, "epsilon lost: 0 in its place", partial(layer_norm, epsilon=lambda e: 0.0)),
-    Kernel(
-        "layer_norm",
-        BF16,
-        "variance as mean of squares less squared mean, stored",
-        partial(layer_norm, one_pass=bf16),
-    ),
-    Kernel("layer_norm", BF16, "the normalised row rounded before gain and shift", partial(layer_norm, hat=bf16)),
-    Kernel("rms_norm", BF16, "the normalised row rounded before the gain", partial(rms_norm, hat=bf16)),
-    Kernel("rms_norm", F16, "squares in float16, infinite above 256", partial(rms_norm, square=f16)),
-    Kernel("rms_norm", BF16, "partial sums kept in bfloat16", partial(rms_norm, store=bf16)),
-    Kernel("gelu", BF16, "the tanh form", partial(gelu, tanh=True)),
-    Kernel("gelu", BF16, "Phi rounded to bfloat16", partial(gelu, step=bf16)),
-    Kernel("silu", BF16, "1 + exp(-x) rounded to bfloat16", partial(silu, step=bf16)),
-    Kernel("matmul", BF16, "partial sums kept in bfloat16", partial(matmul, store=bf16)),
-    Kernel("matmul", F16, "partial sums kept in float16", partial(matmul, store=f16)),
-    Kernel("matmul", "float32", "TF32 products where float32 was promised", TF32_FACTORS),
-    Kernel("matmul", TF32, "bfloat16 products where TF32 was promised", partial(matmul, factor=bf16)),
-    Kernel("linear", BF16, "x W rounded before the bias is added", partial(linear, first=bf16)),
-    Kernel("attention", BF16, "P rounded to bfloat16 where float32 was promised", partial(attention, weights=bf16)),
-    Kernel(
-        "attention",
-        BF16_PRODUCTS,
-        "P rounded to float8",
-        partial(attention, weights=partial(rounded, name="float8_e4m3fn")),
-    ),
-    Kernel("attention", BF16_PRODUCTS, "scores kept in bfloat16", partial(attention, scores=bf16)),
-    Kernel("attention", BF16_PRODUCTS, "partial outputs kept in bfloat16", partial(attention, store=bf16)),
+    kernel(softmax, BF16),
+    kernel(softmax, F16),
+    kernel(log_softmax, BF16),
+    kernel(logsumexp, BF16),
+    kernel(layer_norm, BF16),
+    kernel(layer_norm, F16),
+    kernel(rms_norm, BF16),
+    kernel(rms_norm, F16),
+    kernel(gelu, BF16),
+    kernel(silu, BF16),
+    kernel(matmul, BF16),
+    kernel(matmul, F16),
+    kernel(matmul, TF32, factor=TF32_FACTOR),
+    kernel(linear, BF16),
+    kernel(attention, BF16),
+    kernel(attention, BF16_PRODUCTS, weights=bf16),
+    kernel(softmax, BF16, "partial sums kept in bfloat16", store=bf16),
+    kernel(softmax, F16, "no maximum subtracted, exp in float16", largest=False),
+    kernel(softmax, BF16, "x - m rounded to bfloat16 before exp", exponent=bf16),
+    kernel(log_softmax, BF16, "log of the sum rounded to bfloat16", logarithm=bf16),
+    kernel(logsumexp, BF16, "partial sums kept in bfloat16", store=bf16),
+    kernel(layer_norm, BF16, "partial sums kept in bfloat16", store=bf16),
+    kernel(layer_norm, F16, "epsilon lost: 0 in its place", epsilon=lambda e: 0.0),
+    kernel(layer_norm, BF16, "variance as mean of squares less squared mean, stored", one_pass=bf16),
+    kernel(layer_norm, BF16, "the normalised row rounded before gain and shift", hat=bf16),
+    kernel(rms_norm, BF16, "the normalised row rounded before the gain", hat=bf16),
+    kernel(rms_norm, F16, "squares in float16, infinite above 256", square=f16),
+    kernel(rms_norm, BF16, "partial sums kept in bfloat16", store=bf16),
+    kernel(gelu, BF16, "the tanh form", tanh=True),
+    kernel(gelu, BF16, "Phi rounded to bfloat16", step=bf16),
+    kernel(silu, BF16, "1 + exp(-x) rounded to bfloat16", step=bf16),
+    kernel(matmul, BF16, "partial sums kept in bfloat16", store=bf16),
+    kernel(matmul, F16, "partial sums kept in float16", store=f16),
+    kernel(matmul, "float32", "TF32 products where float32 was promised", factor=TF32_FACTOR),
+    kernel(matmul, TF32, "bfloat16 products where TF32 was promised", factor=bf16),
+    kernel(linear, BF16, "x W rounded before the bias is added", first=bf16),
+    kernel(attention, BF16, "P rounded to bfloat16 where float32 was promised", weights=bf16),
+    kernel(attention, BF16_PRODUCTS, "P rounded to float8", weights=FLOAT8),
+    kernel(attention, BF16_PRODUCTS, "scores kept in bfloat16", scores=bf16),
+    kernel(attention, BF16_PRODUCTS, "partial outputs kept in bfloat16", store=bf16),
 )
-RIGHT = [kernel for kernel in KERNELS if not kernel.mistake]
-WRONG = [kernel for kernel in KERNELS if kernel.mistake]
+RIGHT = [one for one in KERNELS if not one.mistake]
+WRONG = [one for one in KERNELS if one.mistake]
 
 
+@cache
 def judged(kernel: Kernel) -> Report:
     """The verdict on a kernel: output alone."""
     with np.errstate(all="ignore"):
@@ -272,10 +269,10 @@ def kernel_lines() -> list[str]:
         "| layer | judged as | what is wrong with it | verdict | error over bound | with 1e-2 |",
         "|---|---|---|---|---|---|",
     ]
-    for kernel in KERNELS:
-        report = judged(kernel)
+    for one in KERNELS:
+        report = judged(one)
         verdict, guess = ("holds" if report.holds else "deviates"), passes_for_1_percent(report)
-        cells = kernel.layer, kernel.policy, kernel.mistake or "nothing", verdict, number(worst(report))
+        cells = one.layer, one.policy, one.mistake or "nothing", verdict, number(worst(report))
         lines.append(f"| {' | '.join(cells)} | {'passes' if guess else 'fails'} |")
     return lines
 

@@ -550,7 +550,7 @@ def test_windows_give_the_whole_of_a_gradient_to_equals(to_all):
 
 
 def test_a_defect_of_a_part_shows_in_what_is_made_of_it_on_a_tape():
-    """A softmax whose row of nothing is NaN, in attention of several heads, which forms its softmax in other ways too."""
+    """A softmax whose row of nothing is NaN, in attention of several heads, which forms its own in other ways too."""
     case = next(case for case in multi_head.cases() if case.known_defects == (multi_head.MHA_MASKED_ROW,))
     value, _ = multi_head.MHA_MASKED_ROW.bounds(case.problem("float32"), "float32")["output"]
     assert np.isnan(value[:, 1]).all()
