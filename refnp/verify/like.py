@@ -69,6 +69,7 @@ def beside(
     state = {**like.state_dict(), **{name: array_of(value) for name, value in (parameters or {}).items()}}
     run = Run(like, {name: value.astype(dtype) for name, value in state.items()}, values, dtype)
     arrays, loss = run.arrays(np.asarray), training.loss if any(a.shape == () for a in answers.values()) else None
+    training = with_zeros(training, arrays)
     parts = lambda answer: named_parts(run.loss_of(answer, loss) if loss else answer)
     expected = parts(run.answer({key: wide(value) for key, value in arrays.items()}))
     common = [name for name in answers if name in expected]
@@ -76,7 +77,7 @@ def beside(
         raise ValueError(f"judge_model: the answer has {', '.join(answers)}, that of like {', '.join(expected)}")
     report.who = report.who or f"{native.name} {version_of(native)}"
     report.dtype = report.dtype or dtype
-    gradients = {name: array_of(g) for name, g in training.gradients.items() if g is not None and name in arrays}
+    gradients = {name: array_of(g) for name, g in training.gradients.items() if name in arrays}
 
     def judged(leaves: Mapping[Any, Any]) -> dict[str, Any]:
         answer = run.answer(leaves)
@@ -143,6 +144,13 @@ def apart(answers: dict[str, np.ndarray], training: Training) -> tuple[dict[str,
     return answers, replace(training, gradients=gradients, updated=updated)
 
 
+def with_zeros(training: Training, arrays: Mapping[Any, np.ndarray]) -> Training:
+    """With 0 for a gradient that is None, as PyTorch has it where nothing came back, and no step that is None."""
+    zero = lambda name: np.zeros_like(arrays[name]) if name in arrays else np.zeros(())
+    gradients = {name: zero(name) if g is None else g for name, g in training.gradients.items()}
+    return replace(training, gradients=gradients, updated={n: a for n, a in training.updated.items() if a is not None})
+
+
 def trained(report: ModelReport, run: Run, training: Training) -> None:
     """Judge gradients, and parameters after a step, where they are furthest off."""
     arrays = run.arrays(np.asarray)
@@ -156,8 +164,6 @@ def trained(report: ModelReport, run: Run, training: Training) -> None:
     ]
     asked += [(f"updated {name}", name, array, step) for name, array in training.updated.items()]
     for quantity, name, array, then in asked:
-        if array is None:
-            continue
         right = then(arrays[name], exact(loss.gradients[name])).value
         bound = partial(bounded_after, loss, name, arrays[name], then)
         try:
@@ -175,19 +181,19 @@ def trained(report: ModelReport, run: Run, training: Training) -> None:
     moved, steps = {}, {}
     for name, array in training.updated.items():
         gradient, before = loss.gradients[name], arrays[name].astype(WIDE)
-        if array is not None and np.shape(array_of(array)) == before.shape:
+        if np.shape(array_of(array)) == before.shape:
             told = np.abs(gradient) > NOTHING * largest  # where it is 0 on paper, Adam's step is that of rounding
             moved[name] = np.where(told, array_of(array) - before, 0)
             steps[name] = np.where(told, step(arrays[name], exact(gradient)).value - before, 0)
     report.hints += times_the_right("steps", moved, steps, 2e-2)  # beside ε they differ
-    told = {*training.gradients, *training.updated}
-    left = [name for name in run.state if name not in told] if told & {*run.state} else []
-    report.not_judged |= {f"gradient of {name}": "it is not given" for name in left}
+    for quantity, told in (("gradient of", training.gradients), ("updated", training.updated)):
+        left = [name for name in run.state if name not in told] if told.keys() & run.state.keys() else []
+        report.not_judged |= {f"{quantity} {name}": "it is not given" for name in left}
 
 
 def times_the_right(what: str, given: Mapping[str, Any], right: Mapping[Any, np.ndarray], within: float) -> list[str]:
     """What is said where all arrays are the right ones times one number: of a sum in place of a mean, say."""
-    pairs = [(np.asarray(array_of(a), float), right[name].astype(float)) for name, a in given.items() if a is not None]
+    pairs = [(np.asarray(array_of(a), float), right[name].astype(float)) for name, a in given.items()]
     if len(pairs) < 2 or any(a.shape != b.shape for a, b in pairs):
         return []
     one, other = (np.concatenate([a.ravel() for a in arrays]) for arrays in zip(*pairs, strict=True))

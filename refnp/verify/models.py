@@ -84,6 +84,8 @@ def judge_model(
     common with those of `like`.
     """
     check_excused(excused)
+    if gradients == {}:
+        raise ValueError("judge_model: gradients names none; write {name: array}, or gradients=False")
     if precision is not None:
         policy(precision)
     with quiet():

@@ -274,6 +274,58 @@ def test_what_cannot_be_judged_is_refused(call, message):
         call()
 
 
+class CutAtWeight(nn.Linear):
+    def forward(self, x):
+        return F.linear(x, self.weight.detach(), self.bias)
+
+
+class CutAtInput(nn.Linear):
+    def forward(self, x):
+        return F.linear(x.detach(), self.weight, self.bias)
+
+
+class CutOff(nn.Tanh):
+    def forward(self, x):
+        return torch.tanh(x).detach()
+
+
+@pytest.mark.parametrize(("kind", "quantity"), [(CutAtWeight, "weight"), (CutAtInput, "x"), (CutOff, "x")])
+def test_a_gradient_that_does_not_come_is_0(kind, quantity):
+    model = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3)).double()
+    x = drawn(5, 6)
+    judge_model(model, x).require()
+    path = 1 if kind is CutOff else 2
+    model[path].__class__ = kind
+    report = judge_model(model, x)
+    assert [(row.case.split("/")[1], row.quantity) for row in report.deviations] == [
+        (str(path), f"gradient of {quantity}")
+    ]
+    assert (kind is CutAtWeight) == (report.not_judged == {})
+    if kind is CutAtInput:
+        assert report.not_judged == {f"{i}, gradients": "nothing came back to its output" for i in (0, 1)}
+
+
+def test_what_is_not_to_be_trained_has_no_gradient():
+    """Parameters that need none, and layers that are called without."""
+    model = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3)).double()
+    model[0].weight.requires_grad_(False)
+    judge_model(model, drawn(5, 6)).require()
+
+    class Frozen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 3)
+
+        def forward(self, x):
+            with torch.no_grad():
+                x = self.first(x)
+            return self.second(x)
+
+    report = judge_model(Frozen().double(), drawn(5, 6))
+    report.require()
+    assert report.not_judged == {}
+
+
 def test_convolutions_norms_of_channels_and_pooling_hold():
     torch.manual_seed(0)
     layers = [

@@ -77,6 +77,7 @@ class Run:
     calls: list[Call] = field(default_factory=list)
     outputs: list[np.ndarray] = field(default_factory=list)  # those of floats
     not_judged: dict[str, str] = field(default_factory=dict)
+    watched: list[Any] = field(default_factory=list)  # tensors whose gradients are taken down
 
 
 def is_module(thing: Any) -> bool:
@@ -152,7 +153,8 @@ def recorded(module: Any, inputs: Any, *, gradients: bool, readers: Mapping[str,
         output = module(*map(fresh, given), **{name: fresh(value) for name, value in options.items()})
     run.outputs = [array_of(tensor) for tensor in tensors_in(output)]
     if gradients:
-        walk_back(output[0] if kind_of(module) == "MultiheadAttention" else output, [*everything, *module.parameters()])
+        leaves = [*everything, *module.parameters(), *run.watched]
+        walk_back(output[0] if kind_of(module) == "MultiheadAttention" else output, leaves)
         for finish in backwards:
             finish()
     return run
@@ -246,7 +248,7 @@ def watched(run: Run, path: str, module: Any, reader: Callable, backwards: list)
         for parameters, name, original in originals.pop():
             parameters[name] = original
         if (now := began.pop()) is not None:
-            ended(*now, output, backwards)
+            ended(run, *now, output, backwards)
             run.calls.append(now[0])
 
     try:
@@ -293,24 +295,34 @@ def begun(run: Run, path: str, module: Any, reading: Reading, backwards: list) -
     call = Call(path, type(module).__name__, reading.layer, reading.options, arrays, kinds, of_torch, reading.first)
     watch = [n for n, t in tensors.items() if n not in reading.without_gradient and getattr(t, "requires_grad", False)]
     came: dict[str, Any] = {}
-    for name in watch:
+    for name in watch if torch.is_grad_enabled() else ():
         keep(tensors[name], came, name)
+        run.watched.append(tensors[name])
+    before = {name: tensors[name]._version for name in watch}
 
     def finish() -> None:
+        """What did not come is 0, but for a tensor that the layer has written into."""
         for name in watch:
-            if name in came:
-                call.gradients[name] = reading.parts[name].turned(array_of(came[name]))
+            if name in came or tensors[name]._version == before[name]:
+                bar = came.get(name, torch.zeros_like(tensors[name]))
+                call.gradients[name] = reading.parts[name].turned(array_of(bar))
 
     backwards.append(finish)
     return call
 
 
-def ended(call: Call, reading: Reading, output: Any, backwards: list) -> None:
-    """The output, the first of several, and its cotangent, if the others have none."""
+def ended(run: Run, call: Call, reading: Reading, output: Any, backwards: list) -> None:
+    """The output, the first of several, and its cotangent, if the others have none; drawn if the layer cuts it off."""
+    import torch
+
     output, *others = output if isinstance(output, (tuple, list)) else [output]
     call.output = reading.turned(array_of(output))
     call.dtypes.add(dtype_of(output))
+    needed = any(getattr(part.tensor, "requires_grad", False) for part in reading.parts.values())
+    if not needed or not torch.is_grad_enabled():
+        return
     if not output.requires_grad:
+        call.cotangent = reading.turned(array_of(drawn_like(output, 0)))
         return
     came: dict[int, Any] = {}
     for name, value in enumerate([output, *others]):
@@ -320,6 +332,8 @@ def ended(call: Call, reading: Reading, output: Any, backwards: list) -> None:
     def finish() -> None:
         if set(came) == {0}:  # what comes back to attention weights as well is none of the equation's
             call.cotangent = reading.turned(array_of(came[0]))
+        elif not came:
+            run.not_judged[f"{call.path}, gradients"] = "nothing came back to its output"
 
     backwards.append(finish)
 
