@@ -94,6 +94,7 @@ def decayed(parameter, gradient, weight_decay):
     return gradient + constant(weight_decay) * parameter if weight_decay else gradient
 
 
+@part
 def faded(kept, new, beta):
     """β m + (1 − β) g: a mean that forgets."""
     return constant(beta) * kept + (1 - constant(beta)) * new

@@ -88,6 +88,19 @@ class Layer:
     formula: Callable | None = None
 
 
+@functools.cache
+def is_of_numbers(layer: Layer, count: int) -> bool:
+    """Whether each number of the result is the same function of one number of each argument: found out by trying."""
+    x = [np.array([0.75, -0.5, 0.25, 0.5]) + k for k in range(count)]
+    try:
+        with quiet():
+            together = np.asarray(layer.function(*x))
+            apart = [np.asarray(layer.function(*(a[i : i + 1] for a in x))) for i in range(4)]
+    except Exception:  # whatever a function of matrices, rows or lists makes of them
+        return False
+    return together.shape == (4,) and np.array_equal(together, np.concatenate(apart), equal_nan=True)
+
+
 @dataclass(frozen=True, eq=False)  # equal if it is the same one; options have no hash
 class KnownDefect:
     """What a framework is known to get wrong, where it was reported, where it shows, and the formula that makes it.

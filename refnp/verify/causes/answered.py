@@ -21,7 +21,7 @@ import numpy as np
 from refnp.numbers.precision import FORMATS, Format, Policy, policy
 from refnp.numbers.rounding import WIDE, tolerance
 from refnp.verify.bounds import errors_over_bounds
-from refnp.verify.case import Answer, Problem
+from refnp.verify.case import Answer, Problem, is_of_numbers
 from refnp.verify.causes.clock import tick
 from refnp.verify.causes.values import along_rows, answer_of, distances, furthest
 from refnp.verify.edits.mutant import Mutant
@@ -47,6 +47,17 @@ class Answered:
     def policy(self) -> Policy:
         """Where the answer may round."""
         return policy(self.problem.dtype)
+
+    @property
+    def computed_in(self) -> str:
+        """The type of the numbers that are computed with."""
+        inside = self.policy.inside
+        return self.policy.dtype if self.policy.every or inside.bits <= FORMATS["float32"].bits else inside.name
+
+    @property
+    def is_of_numbers(self) -> bool:
+        """Whether numbers of a result have nothing to do with each other."""
+        return is_of_numbers(self.problem.case.layer, len(self.problem.arrays))
 
     @functools.cached_property
     def right(self) -> Answer:
@@ -143,7 +154,7 @@ class Answered:
         given = {q: np.asarray(value, WIDE) for q, value in self.answer.items() if q not in self.wrong}
         beyond = {q: np.isfinite(value) for q, value in given.items()}
         for arrays in itertools.chain([None], self._moved(mutant, NARROW_SAMPLES)):
-            found = self.values(mutant.function, self.policy.dtype, arrays)
+            found = self.values(mutant.function, self.computed_in, arrays)
             for q in beyond.keys() & found.keys():
                 beyond[q] &= ~(distances(np.asarray(found[q], WIDE), self.right[q]) <= FAR * self.allowed[q])
             if not any(where.any() for where in beyond.values()):
@@ -153,7 +164,7 @@ class Answered:
     def is_changed_by(self, mutant: Mutant) -> bool:
         """Whether right answers here would not be so with a mistake."""
         try:
-            return bool(self.changed(self.values(mutant.function, self.policy.dtype if mutant.narrow else WIDE)))
+            return bool(self.changed(self.values(mutant.function, self.computed_in if mutant.narrow else WIDE)))
         except Exception:  # it cannot be asked this
             return False
 
@@ -178,7 +189,7 @@ class Answered:
     def ratios(self, mutant: Mutant) -> dict[str, float] | None:
         """{quantity: error over the bound} of a mistake of rounding; None where it cannot be asked."""
         try:
-            values = self.values(mutant.function, self.policy.dtype)
+            values = self.values(mutant.function, self.computed_in)
             spread = self._spread(mutant, values, NARROW_SAMPLES)
             return {q: self.ratio(self.answer[q], v, self._enlarged(q, v) + spread[q]) for q, v in values.items()}
         except Exception:
@@ -239,11 +250,12 @@ class Answered:
     ) -> dict[str, float] | None:
         """Of a rounding: the answer is what it gives, but for a few elements, which are a unit of its format off.
 
-        Of the elements that differ from what is right nearly all are to be as the rounding has them. Where other cases
+        Of the elements that differ from what is right, and of those that the rounding moves, nearly all are to be as
+        the rounding has them. Where other cases
         show that it was made, a sum of many, by itself, may be a unit of its format off: some terms were near a tie.
         """
-        form, stored = FORMATS[mutant.rounded], self.policy.stored
-        values = self.values(mutant.function, self.policy.dtype)
+        form, stored, of_numbers = FORMATS[mutant.rounded], self.policy.stored, self.is_of_numbers
+        values = self.values(mutant.function, self.computed_in)
         beyond = any((np.isfinite(a) & (np.abs(a) > form.largest)).any() for a in self.problem.arrays.values())
         found = {}
         for q in values if wrong_or_right else self.wrong:
@@ -253,29 +265,34 @@ class Answered:
             if self.policy.narrow:
                 value, right = stored.rounded(value), stored.rounded(right)
                 near = distances(given, value) == 0
-                differ = distances(given, right) > 0
+                differ, moved = distances(given, right) > 0, distances(value, right) > 0
             else:
                 near = distances(given, value) <= self._enlarged(q, value)
-                differ = distances(given, right) > self.allowed[q]
+                differ, moved = (distances(a, right) > self.allowed[q] for a in (given, value))
+            if not moved.any():
+                if differ.any():
+                    return {}
+                continue
             size = np.abs(np.where(np.isfinite(value), value, 0))
-            most = size.max(-1, keepdims=True, initial=0) if value.ndim else size
+            most = size.max(-1, keepdims=True, initial=0) if value.ndim and not of_numbers else size
             of_format = self.allowed[q] * max(form.u / stored.u, 1) if self.allowed[q].shape == value.shape else 0
             within = distances(given, value) <= np.maximum(4 * max(form.u, stored.u) * most + form.lost, of_format)
             if known and near.size == 1 and (2 * distances(given, value) < distances(given, right)).all():
                 near = near | within
             if not (near | within).all() or near.sum() < EXACT * near.size:
                 return {}
-            if differ.any() and (near & differ).sum() < EXACT * differ.sum():
+            large = [told & np.isfinite(a) & (a != 0) for told, a in ((differ, given), (moved, value))]  # 0 says little
+            if any((near & told).sum() < EXACT * told.sum() for told in (differ, moved, *large)):
                 return {}
             found[q] = float((~near).mean()) if near.size else 0.0
         return found or None
 
     def _narrowly(self, mutant: Mutant, loosely: bool, known: bool) -> dict[str, float] | None:
-        if mutant.inside and policy(mutant.inside).stored.u <= self.policy.stored.u:
+        if mutant.inside and policy(mutant.inside).stored.u <= self._inside:
             return None
         if mutant.switches.get("everything") and not self._is_stored_in(FORMATS[mutant.inside]):
             return None
-        values = self.values(mutant.function, self.policy.dtype)
+        values = self.values(mutant.function, self.computed_in)
         changed = set(self.changed(values))
         if not (changed or known or mutant.inside):
             return None
@@ -283,7 +300,7 @@ class Answered:
             return {} if changed else None
         if not known and changed and not any(self._large_enough(q, self.answer[q], values[q]) for q in changed):
             return {}  # so small an error has another cause
-        if mutant.inside and max(self.wrong.values(), default=0.0) < FAR:
+        if mutant.inside and self._inside == self.policy.stored.u and max(self.wrong.values(), default=0.0) < FAR:
             return {}
         spread = self._spread(mutant, values, NARROW_SAMPLES, unknown=np.inf if loosely else 0)
         allowed = {q: self._enlarged(q, value) + spread[q] for q, value in values.items()}
@@ -294,7 +311,8 @@ class Answered:
         if found and loosely and max(found.values()) > 1:
             exact = self.values(mutant.function, WIDE)
             lost = {q: spread[q] + SPREAD * np.abs(values[q] - exact[q]) for q in changed}
-            allowed |= {q: allowed[q] + along_rows(lost[q], values[q]) for q in changed}
+            of_rows = (lambda lost, _: lost) if self.is_of_numbers else along_rows
+            allowed |= {q: allowed[q] + of_rows(lost[q], values[q]) for q in changed}
             found = {q: self.ratio(self.answer[q], values[q], allowed[q]) for q in changed}
             if not known and not any(self._tells(q, allowed[q]) for q in found):
                 return None
@@ -343,7 +361,7 @@ class Answered:
 
     def _moved(self, mutant: Mutant, samples: int) -> Iterator[list[np.ndarray]]:
         """Inputs moved by half a unit in the last place, first, unless it is known of a mistake, as they are."""
-        dtype, u = self.policy.dtype, policy(mutant.inside).stored.u if mutant.inside else self._inside
+        dtype, u = self.computed_in, policy(mutant.inside).stored.u if mutant.inside else self._inside
         rng = np.random.default_rng(zlib.crc32(self.problem.case.name.encode()))
         for sample in range(int(mutant.narrow), samples):  # what is narrow was computed of inputs as they are
             step = float(u) if sample else 0.0
@@ -353,7 +371,7 @@ class Answered:
     @property
     def _inside(self) -> float:
         """Half a unit in the last place of the numbers that are computed with."""
-        return self.policy.stored.u if self.policy.every or not self.policy.narrow else self.policy.inside.u
+        return self.policy.stored.u if self.policy.every else self.policy.inside.u
 
     def _spread(self, mutant: Mutant, values: Answer, samples: int, *, unknown: float = 0.0) -> dict[str, np.ndarray]:
         """SPREAD times the largest difference of values in the precision of the case, for inputs moved by u/2.
@@ -362,7 +380,7 @@ class Answered:
         """
         most = {q: np.zeros(np.shape(value), WIDE) for q, value in values.items()}
         for arrays in self._moved(mutant, samples):
-            found = self.values(mutant.function, self.policy.dtype, arrays)
+            found = self.values(mutant.function, self.computed_in, arrays)
             for q, value in values.items():
                 same = (found[q] == value) | (np.isnan(found[q]) & np.isnan(value))
                 difference = np.where(same, 0, np.abs(found[q].astype(WIDE) - value))

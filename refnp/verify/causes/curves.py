@@ -35,7 +35,7 @@ def of_curve(a: Answered, ask: Ask) -> Iterator[str]:
     if len(a.problem.arrays) != 1:
         return
     (name, _), *_ = a.problem.arrays.items()
-    x = GRID.astype(a.policy.dtype)
+    x = a.policy.given(GRID)
     problem = with_arrays(a.problem, {name: x})
     right, one, back = (right_of(a, {name: v}) for v in (x, x[:1], x[::-1]))
     if right.shape != x.shape or one[0] != right[0] or (back[::-1] != right).any():
@@ -114,7 +114,12 @@ def of_line(x: np.ndarray, y: np.ndarray) -> tuple[float, float] | None:
 
 
 def of_steps(a: Answered, ask: Ask) -> Iterator[str]:
-    """Which element jumps, and how often, as all numbers of an argument grow by a part of themselves."""
+    """Which element jumps, and how often, as all numbers of an argument grow by a part of themselves.
+
+    Numbers that are stored in few bits do not grow by so little.
+    """
+    if a.policy.narrow:
+        return
     for name, x in a.problem.arrays.items():
         for growth in GROWTHS if x.dtype.kind == "f" and x.size else ():
             error = functools.partial(error_at, a, ask, name)

@@ -25,6 +25,7 @@ from refnp.verify.causes.matrices import (
     moved_by,
     of_arguments,
     of_walk_back,
+    other_arguments,
     output_of,
     right_of,
     spanned,
@@ -85,6 +86,8 @@ def of_attention(a: Answered, ask: Ask) -> Iterator[str]:
     largest = [float(np.abs(arrays[name][np.isfinite(arrays[name])]).max(initial=0)) for name in ("query", "key")]
     while math.prod(largest) * math.sqrt(arrays["query"].shape[-1]) > LARGEST:  # else weights are 0 for that alone
         arrays["query"], largest[0] = arrays["query"] / 2, largest[0] / 2
+    if right_of(a, {**arrays, "value": 0 * unit}).any():  # it has other values, such as kept ones, that are no weights
+        return
     yield from of_weights(given_of(a, ask, arrays), right_of(a, arrays))
 
 
@@ -94,8 +97,10 @@ def of_sums(a: Answered, ask: Ask) -> Iterator[str]:
     if not isinstance(axis, int) or given.shape != right.shape or not right.ndim or not (right >= 0).all():
         return
     sums, ought = given.sum(axis), right.sum(axis)
-    is_share, off = np.abs(ought - 1) <= LITTLE**2, np.abs(sums - ought) > LITTLE
-    if right.shape[axis] > 1 and off.any() and is_share.all() and np.isfinite(sums).all():
+    of_1 = lambda totals: bool((np.abs(totals - 1) <= LITTLE**2).all())
+    always = of_1(ought) and all(of_1(right_of(a, other).sum(axis)) for other in other_arguments(a))
+    off = np.abs(sums - ought) > LITTLE
+    if right.shape[axis] > 1 and off.any() and always and np.isfinite(sums).all():
         yield f"results along axis {axis} sum to {spanned(sums[off], 3)}, not to 1"
 
 
@@ -123,6 +128,10 @@ def of_loss(a: Answered, ask: Ask) -> Iterator[str]:
         yield f"{at_place(name, unasked[0])} counts, and must not{and_more(unasked)}"
     count, steady = spread(np.where(np.isinf(counts), np.nan, counts))
     off = np.abs(count - 1) > LITTLE
+    own = count[np.isfinite(counts).any(-1)]
+    if len(own) > 1 and steady.all() and off.any() and np.ptp(own) <= LITTLE * np.abs(own).max():
+        yield f"every row counts {told_apart(float(own[0]), 1.0)[0]} times what is right"
+        return
     for k in np.unique(classes) if 1 < len(places) <= ASKED and steady.all() and off.any() else ():
         of_class = np.flatnonzero(classes.ravel() == k)
         own = count[of_class]

@@ -14,7 +14,7 @@ from refnp.numbers.precision import FORMATS, WIDE, policy
 from refnp.numbers.rounding import tolerance
 from refnp.verify.asking import Asked
 from refnp.verify.bounds import errors_over_bounds
-from refnp.verify.case import Answer, Case, Layer, Problem, quiet
+from refnp.verify.case import Answer, Case, Layer, Problem, is_of_numbers, quiet
 from refnp.verify.every.float32 import Part, about_of, everywhere_in, keep, kept, parts_of, together
 from refnp.verify.every.numbers import NARROW, SPECIAL, Everywhere, everywhere, numbers_of
 from refnp.verify.findings import Report
@@ -25,7 +25,8 @@ from refnp.verify.report import number
 EVERY = "every number"
 SPECIALS = "infinities and NaN"
 MOST_OF_PAIRS = 4  # digits of a format whose pairs are few
-SEVERAL = 200  # numbers far apart, in which causes are looked for
+SEVERAL = 200  # numbers far apart: of all, of those near 1 and of each wrong range, in which causes are looked for
+NEAR_1 = (2.0**-10, 2.0**8)  # where functions are neither flat nor straight
 
 
 def precision_of(every: str, precision: str | None) -> str:
@@ -56,18 +57,6 @@ def cases_of_every(layer: Layer, listed: Sequence[Case], every: str) -> list[Cas
     given = [numbers] if len(names) == 1 else [np.repeat(numbers, len(numbers)), np.tile(numbers, len(numbers))]
     inputs, ones = dict(zip(names, given, strict=True)), np.ones(len(given[0]))
     return [Case(layer, EVERY, inputs, known_defects=known, cotangent=ones)]
-
-
-def is_of_numbers(layer: Layer, count: int) -> bool:
-    """Whether each number of the result is the same function of one number of each argument: found out by trying."""
-    x = [np.array([0.75, -0.5, 0.25, 0.5]) + k for k in range(count)]
-    try:
-        with quiet():
-            together = np.asarray(layer.function(*x))
-            apart = [np.asarray(layer.function(*(a[i : i + 1] for a in x))) for i in range(4)]
-    except Exception:  # whatever a function of matrices, rows or lists makes of them
-        return False
-    return together.shape == (4,) and np.array_equal(together, np.concatenate(apart), equal_nan=True)
 
 
 def report_of_every(
@@ -134,14 +123,17 @@ def with_causes(report: Report, asked: Asked, case: Case, dtypes: Sequence[str])
 
 
 def some_of(case: Case, found: Sequence[Everywhere]) -> Case:
-    """The case with some of its numbers: those of each range that are worst, its ends, and others far apart."""
-    arrays = list(case.inputs.values())
-    step = max(1, len(arrays[0]) // SEVERAL)
-    places = np.arange(step // 2, len(arrays[0]), step)
-    ends = [x for one in found for part in one.ranges for x in (part.least, part.at, part.most)]
-    inputs = {name: a[places] for name, a in case.inputs.items()}
-    if len(arrays) == 1:
-        inputs = {name: np.unique(np.concatenate([a, np.array(ends, np.float32)])) for name, a in inputs.items()}
+    """The case with some of its numbers, far apart; of one argument, also near 1, and of each range, ends and worst."""
+    apart = lambda a: a[len(a) // SEVERAL // 2 :: max(1, len(a) // SEVERAL)]
+    inputs = {name: apart(a) for name, a in case.inputs.items()}
+    if len(inputs) == 1:
+        ((name, every),) = case.inputs.items()
+        size = np.abs(every)
+        several = [inputs[name], apart(every[(size >= NEAR_1[0]) & (size <= NEAR_1[1])])]
+        for part in (part for one in found for part in one.ranges):
+            several += [apart(every[(every >= part.least) & (every <= part.most)])]
+            several += [np.array([part.least, part.at, part.most], np.float32)]
+        inputs = {name: np.unique(np.concatenate(several))}
     return replace(case, inputs=inputs, cotangent=np.ones(len(next(iter(inputs.values())))))
 
 

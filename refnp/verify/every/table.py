@@ -22,8 +22,8 @@ from refnp.numbers.precision import FORMATS, Array
 from refnp.numbers.rounding import tolerance
 from refnp.pieces import in_order, versions, workers_for
 from refnp.verify.bounds import errors_over_bounds
-from refnp.verify.case import FailedError, Layer, NotOfferedError, Problem, quiet
-from refnp.verify.every.asking import cases_of_every, is_of_numbers, precision_of
+from refnp.verify.case import FailedError, Layer, NotOfferedError, Problem, is_of_numbers, quiet
+from refnp.verify.every.asking import cases_of_every, precision_of
 from refnp.verify.every.float32 import PARTS, Part, read, together
 from refnp.verify.every.numbers import Everywhere, everywhere, spaced
 from refnp.verify.excuses import Given, excused_by

@@ -13,7 +13,8 @@ from refnp.autograd.primitives import raw
 from refnp.numbers import rounding
 from refnp.numbers.parts import with_parts
 from refnp.numbers.rounding import WIDE, Rounded, exact
-from refnp.training.steps import less_power
+from refnp.numbers.words import constant
+from refnp.training.steps import faded, less_power
 from refnp.verify.case import Layer
 from refnp.verify.judged_pages import Formula, on_rows
 
@@ -56,7 +57,7 @@ class Step:
         of_page = inspect.signature(self.page)
         parameters = [p.replace(default=self.step) if p.name == "step" else p for p in of_page.parameters.values()]
         signature = of_page.replace(parameters=parameters)
-        page = with_parts(self.page, {less_power: in_their_precision})
+        page = with_parts(self.page, {less_power: in_their_precision, faded: faded_in_any_form})
 
         def told(function: Callable) -> Callable:
             """The function, told what it has by default here, the step among it."""
@@ -121,6 +122,11 @@ def declared(function: Callable) -> Declaration:
     shapes = (f"{name} {'nonnegative ' * (name in SQUARES)}(...)" for name in ARRAYS if name in names)
     options = {name: of for name, of in OPTIONS.items() if name in names}
     return Declaration(function, f"{', '.join(shapes)} → (...)", options)
+
+
+def faded_in_any_form(kept: Any, new: Any, beta: float) -> Rounded:
+    """β m + (1 − β) g, or m + (1 − β)(g − m), as PyTorch has it."""
+    return rounding.either(lambda: faded(kept, new, beta), lambda: kept + (1 - constant(beta)) * (new - kept))
 
 
 def in_their_precision(beta: float, step: int) -> Rounded:
