@@ -39,7 +39,8 @@ _WIDEST = np.finfo(WIDE)
 class Format:
     """Binary floating-point numbers with `bits` digits, the implicit one included, from 2^`least` to `largest`.
 
-    `gradual`: below 2^least its hardware keeps subnormal numbers; else they may become 0.
+    `gradual`: below 2^least its hardware keeps subnormal numbers; else they may become 0. `infinite`: ±∞ are numbers of
+    it, too.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Format:
     least: int
     largest: Any
     gradual: bool = False
+    infinite: bool = True
 
     @property
     def u(self) -> Any:
@@ -80,7 +82,7 @@ FORMATS = {
         Format("tf32", 11, -126, float(np.finfo(np.float32).max)),
         Format("float16", 11, -14, 65504.0, gradual=True),
         Format("bfloat16", 8, -126, 2.0**127 * (2 - 2.0**-7)),
-        Format("float8_e4m3fn", 4, -6, 448.0, gradual=True),
+        Format("float8_e4m3fn", 4, -6, 448.0, gradual=True, infinite=False),
         Format("float8_e5m2", 3, -14, 57344.0, gradual=True),
     )
 }

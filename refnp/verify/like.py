@@ -3,7 +3,7 @@
 import contextlib
 import importlib.metadata
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -27,6 +27,7 @@ PARTS = {  # what distributions call their parameters, in refnp, PyTorch and JAX
     "mean": "mean", "loc": "mean", "std": "std", "stddev": "std", "scale": "std", "factor": "factor",
     "covariance": "covariance", "covariance_matrix": "covariance",
 }  # fmt: skip
+JOINT = ("covariance", "factor")  # either says the other
 PRECISIONS = ("float32", "float64")
 NOTHING = 1e-6  # of the largest gradient, in which no digit is left
 ELEMENTS = 4  # of a gradient that are judged: those that are furthest off; each needs a run of the model
@@ -73,6 +74,10 @@ def beside(
     parts = lambda answer: named_parts(run.loss_of(answer, loss) if loss else answer)
     expected = parts(run.answer({key: wide(value) for key, value in arrays.items()}))
     common = [name for name in answers if name in expected]
+    if common:
+        report.not_judged |= {f"{END_TO_END}, {name}": "it is not answered" for name in left_out(expected, answers)}
+    if others := [name for name in answers if common and name not in expected]:
+        report.hints.append(f"{', '.join(others)} of the answer is not judged: that of like has none")
     if not common and not training.gradients:
         raise ValueError(f"judge_model: the answer has {', '.join(answers)}, that of like {', '.join(expected)}")
     report.who = report.who or f"{native.name} {version_of(native)}"
@@ -142,6 +147,14 @@ def apart(answers: dict[str, np.ndarray], training: Training) -> tuple[dict[str,
         found[what][name] = answers.pop(key)
     gradients, updated = {**found["gradient"], **training.gradients}, {**found["updated"], **training.updated}
     return answers, replace(training, gradients=gradients, updated=updated)
+
+
+def left_out(expected: Collection[str], answers: Collection[str]) -> list[str]:
+    """The parts of an answer that are not given, and do not follow: a covariance says its factor and deviations."""
+    left = [name for name in expected if name not in answers]
+    if set(JOINT) & set(answers):
+        return [name for name in left if name not in (*JOINT, "std")]
+    return [name for name in left if name != JOINT[1] or JOINT[0] not in left]
 
 
 def with_zeros(training: Training, arrays: Mapping[Any, np.ndarray]) -> Training:
@@ -226,9 +239,15 @@ def answers_of(function: Any, native: Native, values: Mapping[Any, np.ndarray]) 
     """The answers of a function by name, as arrays, and the framework that they came in."""
     native, answer = first_answer(function, native, values)
     given = named_parts(answer)
-    for part in given.values():
+    for name, part in given.items():
+        if part is None:
+            raise ValueError(f"judge_model: {name} of the answer is None; answer with an array")
         native = next((other for other in NATIVES.values() if other.name != "NumPy" and other.owns(part)), native)
-    return native, {name: np.asarray(native.numpy(part) if native.owns(part) else part) for name, part in given.items()}
+    arrays = {name: np.asarray(native.numpy(part) if native.owns(part) else part) for name, part in given.items()}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiub":
+            raise ValueError(f"judge_model: {name} of the answer is in {array.dtype}; judged are real numbers")
+    return native, arrays
 
 
 def first_answer(function: Any, native: Native, values: Mapping[Any, np.ndarray]) -> tuple[Native, Any]:
@@ -307,7 +326,7 @@ def version_of(native: Native) -> str:
 def named_parts(answer: Any) -> dict[str, Any]:
     """The arrays of an answer by name: mean, std and the like of a distribution, a dict as it is, or one output."""
     if isinstance(answer, Mapping):
-        return dict(answer)
+        return {str(PARTS.get(name, name)): part for name, part in answer.items()}
     if hasattr(answer, "dtype") and hasattr(answer, "shape"):  # an array, which has methods called mean and std
         return {"output": answer}
     if isinstance(answer, (tuple, list)):

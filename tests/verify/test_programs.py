@@ -330,11 +330,15 @@ def test_a_training_step_in_c_is_judged(tmp_path, right, wrong, says):
 
 def test_what_a_program_lacks_is_said():
     of = lambda command, **options: refnp.program(command, {"output": ()}, **options)
-    with pytest.raises(ValueError, match=r"there is no \{in\}"):
+    with pytest.raises(ValueError, match=r"program: command 'true': there is no \{in\}"):
         of("true")
     with pytest.raises(ValueError, match="layout is 'xml'"):
         of("true {in} {out}", layout="xml")
     with pytest.raises(ValueError, match="no answer"):
         of("true {in} {out}")(np.zeros(3))
+    answers = {"output": (3,), "gradient.weight": (3,)}
+    program = refnp.program(COPY.replace("reference.output", "input.0"), answers, layout="raw")
+    with pytest.raises(ValueError, match=r"^gradient\.weight: missing"):
+        program(np.zeros(3))
     with pytest.raises(ValueError, match="exit status 1"):
         of("false {in} {out}")(np.zeros(3))

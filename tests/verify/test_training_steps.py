@@ -215,8 +215,41 @@ def test_what_cannot_be_meant_is_refused():
         judge_model(model, x, like=model, gradients={"layers.0.wait": x}, loss=lambda y: ag.sum(y))
     report = judge_model(model, x, **given | {"gradients": {"layers.0.weight": x}}, loss=lambda y: ag.sum(y))
     assert "shape (5, 4) where (4, 6) is right" in str(report)
-    report = judge_model(model, x, like=model, gradients={"layers.0.weight": None}, loss=lambda y: ag.sum(y))
-    assert [row["quantity"] for row in report.rows] == ["output"]
+    with pytest.raises(ValueError, match="gradients names none"):
+        judge_model(model, x, like=model, gradients={}, loss=lambda y: ag.sum(y))
+    with pytest.raises(ValueError, match="output of the answer is in complex128; judged are real numbers"):
+        judge_model(lambda x: model(x) + 1j, x, like=model, precision="float64")
+    with pytest.raises(ValueError, match="output of the answer is None; answer with an array"):
+        judge_model(lambda x: None, x, like=model)
+
+
+def test_no_gradient_is_0_and_what_is_not_given_is_named():
+    """As PyTorch has None where nothing came back."""
+    model, theirs, x = network("float64")
+    loss, gradients, updated = step_of_pytorch(theirs, x)
+    gradients["layers.0.bias"] = None
+    del gradients["layers.1.bias"], updated["layers.0.weight"]
+    given = {"like": model, "gradients": gradients, "updated": updated, "loss": lambda y: cross_entropy(y, TARGETS)}
+    report = judge_model(lambda x: loss, x, **given, optimizer=("adamw", {"learning_rate": 1e-2}))
+    assert [row.quantity for row in report.deviations] == ["gradient of layers.0.bias"]
+    missing = ("gradient of layers.1.bias", "updated layers.0.weight")
+    assert report.not_judged == dict.fromkeys(missing, "it is not given")
+
+
+def test_a_part_of_an_answer_that_is_left_out_is_not_judged():
+    rng = np.random.default_rng(7)  # of which refnp's own std is 0 at inputs times 100
+    model = CNP(hidden=8, rng=rng)
+    model.load_state_dict({name: rng.normal(size=value.shape) / 2 for name, value in model.state_dict().items()})
+    inputs = [rng.normal(size=(2, n, 1)) for n in (5, 5, 3)]
+    right = model(*inputs)
+    parts = {"loc": right.mean, "scale": right.std}
+    report = judge_model(lambda *_: parts, inputs, like=model)
+    report.require()
+    assert "these inputs would not show it if" in str(report)
+    report = judge_model(lambda *_: {"mean": right.mean, "variance": right.std**2}, inputs, like=model)
+    assert report.not_judged == {"end to end, std": "it is not answered"}
+    assert not report.holds
+    assert report.hints == ["variance of the answer is not judged: that of like has none"]
 
 
 def test_an_answer_in_float64_of_parameters_in_float32_is_told_so():

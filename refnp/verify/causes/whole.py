@@ -163,6 +163,15 @@ def unseen(model: Model, arrays: Arrays, names: Collection[str]) -> list[Unseen]
     finer = np.finfo(model.dtype).eps / np.finfo(WIDE).eps  # less than its own rounding is no other function
     at = functools.cache(lambda k: Compared(model, others[k][1] if k >= 0 else arrays))
 
+    def is_taken(k: int) -> bool:
+        try:
+            return bool(at(k).right.answers)
+        except ValueError:  # a deviation that becomes 0, say
+            return False
+
+    others = [other for k, other in enumerate(others) if is_taken(k)]
+    at.cache_clear()
+
     def moved(edit: Edit, k: int) -> float:
         edited = tried(edit, model, at(k).arrays)
         right = at(k).right.answers | at(k).right.gradients

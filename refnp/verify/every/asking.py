@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from refnp.numbers.precision import FORMATS, WIDE, policy
-from refnp.numbers.rounding import tolerance
+from refnp.numbers.precision import FORMATS, WIDE, Policy, policy
+from refnp.numbers.rounding import ELEMENTARY, tolerance
 from refnp.verify.asking import Asked
 from refnp.verify.bounds import errors_over_bounds
 from refnp.verify.case import Answer, Case, Layer, Problem, is_of_numbers, quiet
@@ -139,15 +139,16 @@ def some_of(case: Case, found: Sequence[Everywhere]) -> Case:
 
 def add_specials(report: Report, asked: Asked, problem: Problem) -> None:
     """A row for ±∞ and NaN, which deviates if an answer is neither the limit nor what the equation gives."""
-    count = len(problem.arrays)
-    grid = np.meshgrid(*[np.array([*SPECIAL, 1.0][: 3 if count == 1 else 4])] * count, indexing="ij")
+    count, form = len(problem.arrays), policy(problem.dtype).stored
+    special = [x for x in SPECIAL if form.infinite or np.isnan(x)]
+    grid = np.meshgrid(*[np.array([*special, *[1.0] * (count > 1)])] * count, indexing="ij")
     arrays = {name: a.ravel() for name, a in zip(problem.arrays, grid, strict=True)}
     case = replace(problem.case, variant=SPECIALS, inputs=arrays, cotangent=np.ones(grid[0].size))
-    special = case.problem(problem.dtype)
+    asked_there = case.problem(problem.dtype)
     with quiet():
-        answer, _ = asked.answer(special)
-        rights = [special.answer(np.float64), special.answer(np.longdouble)]
-    wrong = said_of(arrays, answer, rights)
+        answer, _ = asked.answer(asked_there)
+        rights = [asked_there.answer(np.float64), asked_there.answer(np.longdouble)]
+        wrong = said_of(arrays, answer, rights, policy(problem.dtype))
     row = next(row for row in report.judgements if row.case == problem.case.name)
     common = (row.section, case.name, row.framework, row.version, row.dtype)
     if wrong:
@@ -156,13 +157,14 @@ def add_specials(report: Report, asked: Asked, problem: Problem) -> None:
         report.judgements.append(Judgement(*common, "output", 0.0, 0.0, WITHIN))
 
 
-def said_of(arrays: dict[str, np.ndarray], answer: Answer, rights: Sequence[Answer]) -> list[str]:
-    """What is wrong at ±∞ and NaN."""
+def said_of(arrays: dict[str, np.ndarray], answer: Answer, rights: Sequence[Answer], rounds: Policy) -> list[str]:
+    """What is wrong at ±∞ and NaN, where the right number is what the format makes of it, or of one a little off."""
     found = []
+    off = np.array([-1, 0, 1]) * ELEMENTARY * (rounds.stored if rounds.every else rounds.inside).u
     for quantity, given in answer.items():
         given = np.asarray(given, np.float64)
-        same = lambda right, given=given: (given == right) | (np.isnan(given) & np.isnan(right))
-        good = np.any([same(np.asarray(right[quantity], np.float64)) for right in rights], axis=0)
+        near = [rounds.stored.rounded(np.asarray(right[quantity], WIDE) * (1 + x)) for right in rights for x in off]
+        good = np.any([(given == right) | (np.isnan(given) & np.isnan(right)) for right in near], axis=0)
         for i in np.flatnonzero(~good):
             at = ", ".join(number(float(a[i])) for a in arrays.values())
             found.append(

@@ -116,10 +116,9 @@ def program(
     Answers have the precision of the parameters, or of the inputs where there are none. Raises ValueError for a command
     or layout that there is not; when called, for a program that fails, or an array that is missing or another.
     """
-    words = checked(command)
     if layout not in FORMATS:
         raise ValueError(f"program: layout is {layout!r}; choose one of {', '.join(FORMATS)}")
-    form = FORMATS[layout]
+    words, form = checked(command, "program: command"), FORMATS[layout]
 
     def function(*inputs: Any, **named: Any) -> dict[str, np.ndarray]:
         values = {str(i): value for i, value in enumerate(inputs)} | named | dict(also or {})
@@ -145,6 +144,7 @@ def program(
                 answer.mkdir()
             run(filled(words, given / f"call{form.suffix}", answer), limit)
             found, faults = read_answer(out, "call", {name: np.empty(shape, dtype) for name, shape in answers.items()})
+        faults |= {name: "missing" for name in answers if name not in found and name not in faults}
         if faults:
             raise UnreadableError("; ".join(f"{name}: {why}" for name, why in faults.items()))
         return found
@@ -153,17 +153,17 @@ def program(
     return function
 
 
-def checked(command: str) -> list[str]:
-    """The words of a command; ValueError for one that is no command."""
+def checked(command: str, option: str = "--run") -> list[str]:
+    """The words of a command; ValueError for one that is no command, naming the option that has it."""
     try:
         words = shlex.split(command) if os.sep == "/" else [w.strip('"') for w in shlex.split(command, posix=False)]
     except ValueError as wrong:
-        raise ValueError(f"--run {command!r}: {wrong}") from None
+        raise ValueError(f"{option} {command!r}: {wrong}") from None
     for place in ("{in}", "{out}"):
         if not any(place in word for word in words):
-            raise ValueError(f"--run {command!r}: there is no {place}; write 'PROGRAM {{in}} {{out}}'")
+            raise ValueError(f"{option} {command!r}: there is no {place}; write 'PROGRAM {{in}} {{out}}'")
     if shutil.which(words[0]) is None:
-        raise ValueError(f"--run {command!r}: there is no program {words[0]}")
+        raise ValueError(f"{option} {command!r}: there is no program {words[0]}")
     return words
 
 
