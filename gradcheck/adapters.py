@@ -10,7 +10,7 @@ Each gives a `Claim`, the function of arrays together with its gradient: f, vjp 
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -35,6 +35,13 @@ class Claim(NamedTuple):
     f: Callable
     vjp: Callable
     prepare: Callable[[tuple], tuple] = tuple
+
+
+class OfLibrary(Claim):
+    """The claim of a library: also its Hessian-vector product, and `only(argnums)`, which differentiates no others."""
+
+    hvp: Callable
+    only: Callable[[Collection[int]], Claim]
 
 
 @dataclass(frozen=True)
@@ -111,12 +118,13 @@ def _is_floating(leaf: Any) -> bool:
     return isinstance(leaf, (np.ndarray, np.generic, float)) and np.asarray(leaf).dtype.kind in "fc"
 
 
-def torch(function: Any) -> Claim:
+def torch(function: Any, argnums: Collection[int] | None = None) -> Claim:
     """The claim of PyTorch's autograd for a module, a torch.autograd.Function, or any function of tensors.
 
-    Arguments are arrays or tensors. A module's parameters are checked too, as further arguments, in the dtype that is
-    asked for; its buffers are copied, so that it is left as it is. A Function may be of the older kind, without
-    `setup_context`, which torch.func refuses. Raises TypeError for what is not callable.
+    Arguments are arrays or tensors, of which those of `argnums` require a gradient, all unless told; `check` tells its
+    own. A module's parameters are checked too, as further arguments, in the dtype that is asked for; its buffers are
+    copied, so that it is left as it is. A Function may be of the older kind, without `setup_context`, which torch.func
+    refuses. At order 2 it is autograd's own second derivative. Raises TypeError for what is not callable.
     """
     import torch as library
 
@@ -134,27 +142,59 @@ def torch(function: Any) -> Claim:
         with library.no_grad():
             return _arrays(call(*_tensors(args)))
 
-    def vjp(_: Callable, *args: Any) -> tuple[Any, Callable]:
+    def recorded(args: tuple) -> tuple[Any, dict, Any]:
+        """The arguments as tensors, those that require a gradient by their paths, and the value."""
         tensors = _tensors(args)
-        wanted = [t.requires_grad_() for _, t in leaves_of(tensors) if library.is_tensor(t) and t.is_floating_point()]
-        value = call(*_cloned(tensors))
+        wanted = {path: t.requires_grad_() for path, t in leaves_of(tensors)
+                  if library.is_tensor(t) and t.is_floating_point()
+                  and (argnums is None or path[0] in argnums)}  # fmt: skip
+        return tensors, wanted, call(*_cloned(tensors))
 
-        def pullback(cotangent: Any) -> tuple:
-            given = dict(leaves_of(cotangent))
-            pairs = [(y, library.as_tensor(given[path])) for path, y in leaves_of(value)
-                     if library.is_tensor(y) and y.requires_grad and given.get(path) is not None]  # fmt: skip
-            found: list = [None] * len(wanted)
-            if pairs:
-                outputs, cotangents = zip(*pairs, strict=True)
-                found = list(library.autograd.grad(outputs, wanted, cotangents, allow_unused=True, retain_graph=True))
-            gradients: Iterator = iter(found)
-            new = {path: next(gradients) if library.is_tensor(t) and t.is_floating_point() else None
-                   for path, t in leaves_of(tensors)}  # fmt: skip
-            return tuple(_arrays(replace_leaves(tensors, new)))
+    def gradients(values: Any, cotangents: Any, wanted: dict, **options: bool) -> dict:
+        """The gradient of everything that requires one, None where none comes back."""
+        given = dict(leaves_of(cotangents))
+        pairs = [(y, library.as_tensor(given[path])) for path, y in leaves_of(values)
+                 if library.is_tensor(y) and y.requires_grad and given.get(path) is not None]  # fmt: skip
+        if not pairs:
+            return dict.fromkeys(wanted)
+        outputs, bars = zip(*pairs, strict=True)
+        found = library.autograd.grad(outputs, [*wanted.values()], bars, **options)
+        return dict(zip(wanted, found, strict=True))
 
-        return _arrays(value), pullback
+    def like(tensors: Any, found: dict) -> tuple:
+        """Containers as the arguments are, with what was found in their places, and None elsewhere."""
+        return tuple(_arrays(replace_leaves(tensors, {path: found.get(path) for path, _ in leaves_of(tensors)})))
 
-    return Claim(_named(f, function), vjp, functools.partial(_with_parameters, function))
+    def vjp(_: Callable, *args: Any) -> tuple[Any, Callable]:
+        tensors, wanted, value = recorded(args)
+        again = {"allow_unused": True, "retain_graph": True}
+        return _arrays(value), lambda u: like(tensors, gradients(value, u, wanted, **again))
+
+    def hvp(_: Callable, args: tuple, tangents: Any, cotangent: Any) -> tuple:
+        tensors, wanted, value = recorded(args)
+        bars = {path: u.clone().requires_grad_() for path, u in leaves_of(_tensors(cotangent)) if library.is_tensor(u)}
+        first = gradients(value, replace_leaves(cotangent, bars), wanted, allow_unused=True, create_graph=True)
+        if any(
+            node.name().endswith("::Error") for node in _behind(first.values())
+        ):  # which stands there where ȳ has a gradient
+            raise RuntimeError("the rule is marked with @once_differentiable")
+        return like(tensors, gradients(replace_leaves(tensors, first), tangents, wanted, allow_unused=True))
+
+    claim = OfLibrary(_named(f, function), vjp, functools.partial(_with_parameters, function))
+    claim.hvp, claim.only = hvp, functools.partial(torch, function)
+    return claim
+
+
+def _behind(tensors: Iterable) -> set:
+    """The nodes of PyTorch's tape from which tensors come."""
+    seen: set = set()
+    left = [tensor.grad_fn for tensor in tensors if tensor is not None]
+    while left:
+        node = left.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            left += [before for before, _ in node.next_functions]
+    return seen
 
 
 def _with_parameters(function: Any, args: tuple) -> tuple:
@@ -204,11 +244,14 @@ def _named(f: Callable, after: Any) -> Callable:
     return functools.wraps(after)(f) if inspect.isfunction(after) else f
 
 
-def arguments(f: Any, args: Any, vjp: Callable | None) -> tuple[Any, Any, Callable | None]:
-    """f, args and vjp as they were given; for a Claim its own function and gradient, and the arguments it prepares."""
+def arguments(f: Any, args: Any, vjp: Callable | None, argnums: Any) -> tuple[Any, Any, Callable | None, Any]:
+    """f, args and vjp as they were given, and no hvp; for a Claim its own, and the arguments it prepares."""
     if not isinstance(f, Claim):
-        return f, args, vjp
-    return f.f, f.prepare(tuple(args)) if isinstance(args, (tuple, list)) else args, vjp or f.vjp
+        return f, args, vjp, None
+    if isinstance(f, OfLibrary) and argnums is not None:
+        f = f.only({argnums} if isinstance(argnums, int) else set(argnums))
+    prepared = f.prepare(tuple(args)) if isinstance(args, (tuple, list)) else args
+    return f.f, prepared, vjp or f.vjp, f.hvp if isinstance(f, OfLibrary) and not vjp else None
 
 
 def remedy(*functions: Any) -> str:

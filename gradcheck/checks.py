@@ -80,7 +80,8 @@ def compare(
     digits        asked in float64; other dtypes are asked for the same share of theirs (float32: 5.3 for 12)
     method        "complex_step", "richardson", "longdouble"; or "auto", the complex step where f is analytic and else
                   Richardson differences in the widest precision f computes in
-    hvp           a claimed Hessian-vector product for order 2, hvp(f, args, tangents, cotangent) → tuple like args
+    hvp           a claimed Hessian-vector product for order 2, hvp(f, args, tangents, cotangent) → tuple like args;
+                  where f is a `Claim` that has one (`torch`), its own by default
     exact         an `Exact` equation of f in arbitrary precision: every element is counted by its own digits, against
                   the derivative of the equation in place of a numerical one of f (`method` is not used); order 1
     argnums       the number, or numbers, of the arguments to differentiate, from 0; all by default
@@ -109,7 +110,7 @@ def compare(
     rng = np.random.default_rng(seed)
     if exact is not None and (order != 1 or not isinstance(exact, Exact)):
         raise ValueError(f"exact is a {type(exact).__name__} at order {order}; it must be gradcheck.Exact, at order 1")
-    function, args, vjp = arguments(f, args, vjp)
+    function, args, vjp, own = arguments(f, args, vjp, argnums)
     problem = FlatFunction(function, args, argnums)
     claim = ClaimedGradient(vjp, problem)
     report = Report(
@@ -154,7 +155,8 @@ def compare(
         report = replace(report, kinks=left_out_kinks, left_out=report.left_out + len(slopes))
         if not smooth.size:
             return replace(report, remarks=(*report.remarks, "f has a kink at every element; choose another point"))
-        return second_order(report, SecondOrder(claim, chosen, u, smooth, rng, hvp, forced=method == "complex_step"))
+        forced = method == "complex_step"
+        return second_order(report, SecondOrder(claim, chosen, u, smooth, rng, hvp, own, forced=forced))
     here = FirstOrder(claim, chosen, u)
     by_differences = chosen.name != "complex step"
 

@@ -384,7 +384,7 @@ def why_not_analytic(problem: FlatFunction, v: Array, precision: DType, at: Arra
             y = problem(x + 1j * STEP * v)
     except Exception as refusal:  # f may be any code, and so raise anything
         said = (str(refusal).splitlines() or [""])[0]
-        return f"f does not take complex arguments ({type(refusal).__name__}: {said})"
+        return f"f does not take complex numbers there ({type(refusal).__name__}: {said})"
     if roundoff(y.dtype) > roundoff(x.dtype):
         return f"f computes in {dtype_name(y.dtype)}, which cannot hold a step of 1e-100"
     half_the_digits = np.sqrt(roundoff(x.dtype)) * problem.within

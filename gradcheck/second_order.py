@@ -63,6 +63,7 @@ class SecondOrder:
         kept: Array,
         rng: np.random.Generator,
         hvp: Callable | None,
+        own: Callable | None,
         forced: bool,
     ):
         self.claim, self.first, self.kept = claim, first, kept
@@ -78,6 +79,13 @@ class SecondOrder:
         wide = wider(self.dtype)
         self.widest = wide if wide is not None and claim.computes_in(wide, cotangents[0]) else self.dtype
         self.differences = [self.by_differences(u, w, self.widest) for u, w in self.pairs]
+        lacking = ""
+        if hvp is None and own is not None and not forced:
+            try:
+                self.by_hvp(own, *self.pairs[0])
+                hvp = own
+            except Exception as refusal:  # as the library says that it has none
+                lacking = f"the library's own second derivative was not asked: {str(refusal).splitlines()[0]}"
         if hvp is not None:
             self.way = HessianProducts("hvp", lambda u, w, dtype: self.by_hvp(hvp, u, w))
         elif (reason := self.why_not_analytic()) is None or forced:
@@ -85,6 +93,8 @@ class SecondOrder:
         else:
             remark = f"no single elements were compared at second order, for {reason}; an hvp would allow it"
             self.way = HessianProducts(BY_DIFFERENCES, self.by_differences, (remark,))
+        if lacking:
+            self.way = replace(self.way, remarks=(lacking, *self.way.remarks))
 
     def beside(self) -> list["SecondOrder"]:
         """The same at points a rounding away."""
@@ -134,7 +144,7 @@ class SecondOrder:
             return f"the claimed reverse pass does not take complex numbers ({type(refusal).__name__})"
         allowed = 100 * differences.error + 1e-6 * np.abs(differences.value) + 1e-9 * self.expected[0]
         if not np.all((np.abs(product - differences.value) <= allowed)[self.kept]):
-            return "the claimed reverse pass is not analytic: it uses abs, conj, .real or the like"
+            return "the claimed reverse pass is not analytic, as where it uses abs, conj or .real"
         return None
 
     def second_derivative(self, v: Array, w: Array) -> Estimate:

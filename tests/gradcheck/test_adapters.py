@@ -166,6 +166,65 @@ def test_a_function_of_tensors_and_several_outputs(torch):
         gradcheck.torch(3)
 
 
+def test_the_second_derivative_is_that_of_autograd(torch):
+    """A rule whose own rule is wrong, and one that has none; refnp's claim of f is the same."""
+
+    class Slope(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, g, x):
+            ctx.save_for_backward(g, x)
+            return 3 * g * x * x
+
+        @staticmethod
+        def backward(ctx, bar):
+            g, x = ctx.saved_tensors
+            return 3 * bar * x * x, 5 * bar * g * x  # and not 6
+
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, g):
+            return Slope.apply(g, *ctx.saved_tensors)
+
+    class Once(Cube):
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, g):
+            return 3 * g * ctx.saved_tensors[0] ** 2
+
+    x = np.linspace(1, 2, 6)
+    assert check(gradcheck.torch(Cube), (x,))
+    with pytest.raises(GradientError, match="Hessian-vector product of argument 0"):
+        check(gradcheck.torch(Cube), (x,), order=2)
+    report = check(gradcheck.torch(Once), (x,), order=2)
+    assert "second derivative was not asked: the rule is marked with @once_differentiable" in str(report)
+    assert check(gradcheck.torch(lambda x: x**3), (x,), order=2).method == "hvp"
+
+
+def test_only_what_is_differentiated_requires_a_gradient(torch):
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a, b)
+            return a @ b
+
+        @staticmethod
+        def backward(ctx, g):
+            (a, b), (of_b, of_a) = ctx.saved_tensors, ctx.needs_input_grad  # exchanged
+            return g @ b.T if of_a else None, a.T @ g if of_b else None
+
+    a, b = np.linspace(0, 1, 12).reshape(3, 4), np.linspace(1, 2, 8).reshape(4, 2)
+    assert check(gradcheck.torch(Product), (a, b))
+    for place in (0, 1):
+        assert check(gradcheck.torch(torch.matmul), (a, b), argnums=place)
+        with pytest.raises(GradientError, match=f"the claimed gradient of argument {place} is 0 everywhere"):
+            check(gradcheck.torch(Product), (a, b), argnums=place)
+
+
 def test_operations_in_place(torch):
     assert check(gradcheck.torch(torch.nn.ReLU(inplace=True)), (X,)).elements == 12
     assert check(gradcheck.torch(lambda x: x.mul_(2).exp_()), (X,)).elements == 12

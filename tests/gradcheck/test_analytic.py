@@ -44,7 +44,7 @@ SAID = {
     "a little abs": (lambda x: x * x - 1e-6 * x + 1e-6 * np.sign(x.real) * np.abs(x), "not its derivative"),
     "one element": (lambda x: np.concatenate([x[:2] ** 2, np.abs(x[2:]) ** 2]), "not its derivative"),
     "a cast that discards": (lambda x: x.astype(float) ** 2, "ComplexWarning"),
-    "a refusal": (lambda x: np.hypot(x, 0) ** 2, "does not take complex arguments (TypeError"),
+    "a refusal": (lambda x: np.hypot(x, 0) ** 2, "does not take complex numbers there (TypeError"),
     "a branch for complex numbers": (lambda x: x * x + (1 if np.iscomplexobj(x) else 0), "real part"),
 }
 
