@@ -228,6 +228,10 @@ def stepped(optimizer: Any) -> Callable[[np.ndarray, Rounded], Rounded]:
     equation = named_cases(name)[0].layer.equation
     places = inspect.signature(equation).parameters.values()
     kept = sum(place.default is place.empty for place in places) - 2  # of the past, which is 0 at first
+    known = [place.name for place in places if place.kind is place.KEYWORD_ONLY]
+    for option in options:
+        if option not in known:
+            raise ValueError(f"judge_model: optimizer {name!r} has no {option!r}; it is judged with {', '.join(known)}")
 
     def step(parameter: np.ndarray, gradient: Rounded) -> Rounded:
         return equation(exact(parameter), gradient, *[exact(np.zeros(gradient.shape))] * kept, **options)[0]

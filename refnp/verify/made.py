@@ -33,6 +33,7 @@ from refnp.verify.layers import cases_of_layers
 DIFFERENT = (7, 5, 11, 6, 13, 9, 3, 4, 8)  # lengths, one for each letter
 LONG = (67, 1027)  # past blocks of 64 and of 1024, and multiples of none
 BLOCK = 128  # a multiple of most blocks, the rest at its default
+LONGEST = 8195  # of which sums in 8 bits lose most, also block by block
 EVEN = 3  # is added to long ones where a function wants even lengths
 RUNS = ((6, 9), (1,), (2,), (67,), (1027,), (7,))
 KERNELS = ((2, 3, 2), (1, 1, 1), (3, 1, 2), (5, 4, 3))  # as many of each as the run beside it has axes
@@ -75,6 +76,8 @@ STRUCTURES = {  # the numbers of the i-th array, from normal ones
     "far apart": lambda x, i: 30 * x,
     "far below": lambda x, i: 300 * (1 + np.abs(x)) * (-1) ** i,  # products of two neighbours are large and negative
     "tiny": lambda x, i: 1e-3 * x,
+    "large": lambda x, i: 1e3 ** (-1) ** i * x,  # squares are beyond float16; products with the next array are not
+    "huge": lambda x, i: 1e6 ** (-1) ** i * x,  # so are numbers
 }
 AT = "at the ends"
 ENDS: dict[str, dict[str, tuple[float, ...]]] = {  # what half of the numbers of a kind are; no result is infinite
@@ -194,9 +197,10 @@ class Maker:
         letters = [a for a in letters if not a.isdigit() and a not in self.declaration.options]
         own = iter(DIFFERENT)
         for letter in reversed([letter for letter in letters if letter not in self.tied]):
-            runs: tuple = (RUNS[-1], *RUNS[1:-1]) if self.declaration.moved else RUNS
+            longest = (LONGEST,) if letter in self.layer.tried.get("longest", ()) or len(letters) == 1 else ()
+            runs: tuple = (RUNS[-1], *RUNS[1:-1], *((n,) for n in longest)) if self.declaration.moved else RUNS
             runs = KERNELS if letter != letter.upper() in letters else runs
-            long = (n + EVEN * (letter in self.even) for n in LONG)
+            long = (n + EVEN * (letter in self.even) for n in (*LONG, *longest))
             values = runs if letter[0] == "*" else (next(own), 1, 2, *long)
             values = self.layer.tried.get(letter, values)
             block = (BLOCK,) if letter[0] == "*" else BLOCK
@@ -238,6 +242,8 @@ class Maker:
         for i, factor in enumerate(factors):
             if i in lengths:
                 yield from (((i, a),) for a in (3, 4)[: len(factor.values) - 3])  # past blocks
+                for place in (place for place, n in enumerate(factor.values) if n in (LONGEST, (LONGEST,))):
+                    yield *((j, 1) for j in lengths if j != i), (i, place)
             if factor.alone:
                 longest = [(j, len(factors[j].values) - 1) for j in lengths if factor.name == "structure"]
                 yield (*longest, (i, len(factor.values)))
@@ -307,7 +313,7 @@ class Maker:
     def size(self, chosen: Mapping[str, Any]) -> int:
         """How many numbers the inputs of a case hold; more than MOST if two axes are past every block."""
         usual = {name: values[0] for name, values in self.layer.tried.items() if values}
-        past = (LONG[1], LONG[1] + EVEN, RUNS[4])
+        past = (LONG[1], LONG[1] + EVEN, RUNS[4], LONGEST, (LONGEST,))
         longest = [value for name, value in chosen.items() if value in past and value != usual.get(name)]
         known = self.known(chosen)
         count = sum(math.prod(self.shape_of(argument).lengths(known)) for argument in self.inputs)
@@ -420,7 +426,7 @@ def tried(option: Option, declaration: Declaration) -> tuple:
 
 def mask_of(shape: tuple[int, ...], how: str, rng: np.random.Generator) -> np.ndarray:
     """True where something is seen; along the last axis, and in the second row nothing if "all are hidden from one"."""
-    mask = rng.random(shape) < 0.7
+    mask = np.asarray(rng.random(shape) < 0.7)
     if not shape:
         return mask
     if how not in HIDDEN:

@@ -215,6 +215,9 @@ def test_what_cannot_be_meant_is_refused():
         judge_model(model, x, like=model, gradients={"layers.0.wait": x}, loss=lambda y: ag.sum(y))
     report = judge_model(model, x, **given | {"gradients": {"layers.0.weight": x}}, loss=lambda y: ag.sum(y))
     assert "shape (5, 4) where (4, 6) is right" in str(report)
+    given = {"like": model, "updated": model.state_dict(), "loss": lambda y: ag.sum(y)}
+    with pytest.raises(ValueError, match=r"optimizer 'adam' has no 'amsgrad'; it is judged with .*learning_rate"):
+        judge_model(model, x, **given, optimizer=("adam", {"amsgrad": True}))
     with pytest.raises(ValueError, match="gradients names none"):
         judge_model(model, x, like=model, gradients={}, loss=lambda y: ag.sum(y))
     with pytest.raises(ValueError, match="output of the answer is in complex128; judged are real numbers"):

@@ -108,14 +108,16 @@ class Matrix:
             return
         moved = self.moved.reshape(*self.moved.shape, *(1,) * (self.given.ndim - 2))
         given, right = self.given / moved, self.right / moved
-        least = LITTLE * max(float(np.abs(right).max(initial=0)), float(np.abs(given).max(initial=0)))
+        most = max(float(np.abs(right).max(initial=0)), float(np.abs(given).max(initial=0)))
+        least = np.maximum(LITTLE * most, (self.hidden / np.abs(moved)).max(0))  # (pieces, *results)
         linear = (np.ptp(given, axis=0) <= least) & (np.ptp(right, axis=0) <= least)
-        off = np.where(linear, np.abs(given[0] - right[0]), 0)
-        if linear.all() and off.max(initial=0) > least:
+        off = np.abs(given[0] - right[0])
+        off = np.where(linear & (off > least), off, 0)
+        if linear.all() and off.any():
             k, *at = np.unravel_index(np.argmax(off), off.shape)
             place, which = at_place(self.gives, tuple(map(int, at))), self.named(self.pieces[int(k)])
             own, ought = told_apart(float(given[0][(k, *at)]), float(right[0][(k, *at)]))
-            yield f"{place} takes {own} of {which} where {ought} is right{and_more(np.argwhere(off > least))}"
+            yield f"{place} takes {own} of {which} where {ought} is right{and_more(np.argwhere(off))}"
 
     def differences(self, most: float) -> Iterator[str]:
         """That each row of what is given differs by one number from what is right."""

@@ -88,7 +88,8 @@ def of_attention(a: Answered, ask: Ask) -> Iterator[str]:
         arrays["query"], largest[0] = arrays["query"] / 2, largest[0] / 2
     if right_of(a, {**arrays, "value": 0 * unit}).any():  # it has other values, such as kept ones, that are no weights
         return
-    yield from of_weights(given_of(a, ask, arrays), right_of(a, arrays))
+    least = max(LITTLE, 4 * float(a.policy.stored.u))
+    yield from of_weights(given_of(a, ask, arrays), right_of(a, arrays), least)
 
 
 def of_sums(a: Answered, ask: Ask) -> Iterator[str]:
@@ -140,15 +141,18 @@ def of_loss(a: Answered, ask: Ask) -> Iterator[str]:
             yield f"{which} {told_apart(float(own[0]), 1.0)[0]} times what is right"
 
 
-def of_weights(weights: np.ndarray, right: np.ndarray) -> Iterator[str]:
-    """What sets weights apart from the right ones: their sums, which keys are seen, how steeply they fall."""
+def of_weights(weights: np.ndarray, right: np.ndarray, least: float = LITTLE) -> Iterator[str]:
+    """What sets weights apart from the right ones: their sums, which keys are seen, how steeply they fall.
+
+    A sum may be off by the `least`, the rounding of weights as they are stored.
+    """
     if weights.shape != right.shape or not np.isfinite(weights).all():
         return
     sums, ought = weights.sum(-1), right.sum(-1)
-    nothing = (ought == 0) & (sums > LITTLE)
+    nothing = (ought == 0) & (sums > least)
     if nothing.any():
         yield f"weights of queries that see no key sum to {float(sums[nothing].max()):.3g}, not to 0"
-    off = (ought != 0) & (np.abs(sums - ought) > LITTLE)
+    off = (ought != 0) & (np.abs(sums - ought) > least)
     if off.any():
         span = spanned(sums[off], 3)
         times = np.where(right > 0, weights, np.nan) / np.where(right > 0, right, 1)

@@ -136,8 +136,9 @@ def fitting(model: Model, arrays: Arrays, given: Answers) -> list[Fit]:
     near: list[str] = []
     gaps = compared.gaps(given, right)
     for edit in itertools.chain(edits_of(model, arrays), pairs_of(model, arrays, near)):
-        if edit.alone and any(fit.of_all for fit in found):
-            break
+        places = {place_of(fit.says) for fit in found if fit.of_all}
+        if edit.alone and places and place_of(edit.says) not in places:
+            continue  # of those in the same call, the nearest
         if (edited := tried(edit, model, arrays)) is None:
             continue
         of_outputs, of_gradients = compared.away(given, edited)
@@ -149,6 +150,11 @@ def fitting(model: Model, arrays: Arrays, given: Answers) -> list[Fit]:
             near.append(edit.says)
     best = [fit for fit in found if fit.of_all] or found
     return sorted(best, key=lambda fit: fit.after)[:NAMED]
+
+
+def place_of(says: str) -> str:
+    """In which call an edit is, as it is said."""
+    return says.rpartition(", in ")[2]
 
 
 def unseen(model: Model, arrays: Arrays, names: Collection[str]) -> list[Unseen]:

@@ -176,7 +176,7 @@ def jax_attention(
 
 LONG_QUERIES = {"N": (1027, 1, 2, 67, 4)}  # of which the last ones see the last keys; or one fewer than keys
 WIDTHS = (20, 0, 1, 70)  # of a window: more than a block of 16, and than all keys
-DOTS = {"similarity": ("scaled_dot", "dot")}
+DOTS = {"similarity": ("scaled_dot", "dot"), "longest": ("M",)}
 ATTENTION = Layer(
     "attention",
     layers.similarity_attention,
