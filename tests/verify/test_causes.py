@@ -450,3 +450,38 @@ def test_hints_that_end_in_an_error_are_none_and_the_verdict_stays(monkeypatch):
         report = refnp.judge("attention", padded, only="*ordinary*", dtypes="float64")
     assert not report.holds
     assert report.hints == []
+
+
+LOG_ROOT = np.float32(np.log(2 * np.pi) / 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("silu", lambda x: x / (1 + np.exp(-x))),
+        ("sigmoid", lambda x: 1 / (1 + np.exp(-x))),
+        ("normal_log_prob", lambda y, mean, std: -(((y - mean) / std) ** 2) / 2 - np.log(std) - LOG_ROOT),
+    ],
+)
+def test_float32_where_float64_was_meant_is_named(name, function):
+    """And no rounding to fewer bits, which changes nothing there that float32 has not."""
+    report = refnp.judge(name, function, precision="float32 in and out, float64 inside")
+    assert not report.holds
+    assert "as if everything inside were float32" in str(report)
+    assert "bfloat16" not in str(report)
+
+
+@pytest.mark.parametrize(("factor", "holds"), [(1, True), (1 + 1e-5, False)])
+def test_a_rounding_that_changes_nothing_is_no_cause(factor, holds):
+    """The moment is kept and not returned; it is formed as PyTorch does."""
+
+    def adam(parameter, gradient, mean, square, learning_rate=1e-3, step=1, beta1=0.9, beta2=0.999, eps=1e-8):
+        of = gradient.dtype.type
+        m = mean + (gradient - mean) * of(1 - beta1)
+        v = of(beta2) * square + of(1 - beta2) * gradient * gradient
+        taken = m / of(1 - beta1**step) / (np.sqrt(v / of(1 - beta2**step)) + of(eps))
+        return parameter - of(learning_rate * factor) * taken
+
+    report = refnp.judge("adam", adam)
+    assert report.holds == holds
+    assert "were rounded" not in str(report)

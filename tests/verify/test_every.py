@@ -174,3 +174,33 @@ def test_what_is_known_in_16_bits_gives_the_very_answers(known):
         assert by_formula(KNOWN[known], Given(problem, "output", given))
         given[wrong[-1]] = 1.25 if given[wrong[-1]] != 1.25 else 1.5
         assert not by_formula(KNOWN[known], Given(problem, "output", given))
+
+
+def test_at_infinity_the_limit_is_rounded_and_a_format_without_infinity_is_not_asked():
+    torch = pytest.importorskip("torch")
+    for form in ("bfloat16", "float16"):
+        right = lambda x, form=form: torch.arctan(x.double()).to(getattr(torch, form))
+        assert refnp.judge("arctan", right, every=form, framework="torch").holds
+        off = lambda x, right=right: right(x) - (x == torch.inf).to(x.dtype) / 64
+        assert not refnp.judge("arctan", off, every=form, framework="torch").holds
+    pytest.importorskip("ml_dtypes")
+    assert refnp.judge("negative", np.negative, every="float8_e4m3fn", framework="numpy").holds
+
+
+WRONG = {  # with what is seen, and no rounding that thousands of numbers contradict
+    "expm1": (lambda torch, x: torch.exp(x) - 1, "no known mistake fits"),
+    "tanh": (lambda torch, x: (torch.exp(2 * x) - 1) / (torch.exp(2 * x) + 1), "no known mistake fits"),
+    "gelu": (
+        lambda torch, x: torch.where(x < -4, 0, torch.nn.functional.gelu(x.double())),
+        "the curve leaves the right one from x = -12 to -4.125; below -10.9 it is 0",
+    ),
+    "silu": (lambda torch, x: x * torch.sigmoid(x.bfloat16()).float(), "were rounded to bfloat16"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_cause_is_contradicted_by_no_number(name):
+    torch = pytest.importorskip("torch")
+    function, says = WRONG[name]
+    wrong = lambda x: function(torch, x.float()).bfloat16()
+    assert says in str(refnp.judge(name, wrong, every="bfloat16", framework="torch"))

@@ -433,3 +433,46 @@ def test_a_gradient_that_is_wrong_at_an_end_alone_does_not_hold(name, function, 
     asked = {"framework": "numpy", "dtypes": "float64"}
     assert judge(name, function, vjp=partial(pair, right=True), **asked).holds
     assert not judge(name, function, vjp=partial(pair, right=False), **asked).holds
+
+
+def halved(*arrays):
+    """Numbers that came through float16, which is infinite from 65520 on."""
+    return [x.half().double() for x in arrays]
+
+
+def log_of_blocks(x):
+    """log Σ exp x, whose sum is kept in bfloat16 between blocks of 16: it grows no more at 4096."""
+    most = x.float().amax(-1, keepdim=True)
+    total = 0 * most[..., 0]
+    for block in (x.float() - most).exp().split(16, -1):
+        total = (total + block.sum(-1)).bfloat16().float()
+    return (most[..., 0] + total.log()).to(x.dtype)
+
+
+def attended(q, k, v):
+    q, k, v = halved(q, k, v)
+    return ((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v).bfloat16()
+
+
+def of_half_variance(x, gain, shift):
+    """A norm whose variance may be infinite."""
+    axes = tuple(range(-gain.ndim, 0))
+    centred = x.double() - x.double().mean(axes, keepdim=True)
+    (variance,) = halved((centred * centred).mean(axes, keepdim=True))
+    return (centred / (variance + 1e-5).sqrt() * gain.double() + shift.double()).to(x.dtype)
+
+
+NARROW = [
+    ("softmax", "bfloat16", lambda x: halved(x)[0].softmax(-1).bfloat16()),
+    ("linear", "bfloat16", lambda x, weight: (halved(x)[0] @ halved(weight)[0]).bfloat16()),
+    ("add", "bfloat16", lambda x, y: sum(halved(x, y)).bfloat16()),
+    ("attention", "bfloat16", attended),
+    ("logsumexp", "bfloat16", log_of_blocks),
+    ("layer_norm", "float16", of_half_variance),
+]
+
+
+@pytest.mark.parametrize(("name", "form", "function"), NARROW, ids=[name for name, *_ in NARROW])
+def test_what_is_wrong_beyond_a_range_or_in_long_rows_alone_does_not_hold(name, form, function):
+    pytest.importorskip("torch")
+    assert not judge(name, function, precision=f"{form} in and out, float32 inside", framework="torch").holds

@@ -136,6 +136,32 @@ def test_where_nothing_fits_it_is_told_what_is_seen(layer, function, only, says)
     assert json.loads(as_json(report.judgements, report.causes))["causes"][0]["seen"] == cause.seen
 
 
+def of_batches(log_probabilities, targets, reduction="mean"):
+    """Divided by the number of rows, and not of all numbers."""
+    losses = targets * (np.log(targets) - log_probabilities)
+    return {"none": losses, "sum": losses.sum(), "mean": losses.sum() / len(losses)}[reduction]
+
+
+def new_before_kept(query, key, value, cached_key, cached_value):
+    n, both = query.shape[-2], [np.concatenate(pair, -2) for pair in ((key, cached_key), (value, cached_value))]
+    mask = np.tri(n, both[0].shape[-2], both[0].shape[-2] - n, dtype=bool)
+    return softmax_of(np.where(mask, scores_of(query, both[0]), -np.inf)) @ both[1]
+
+
+NOT_SEEN = [  # a sum is no share, values that are kept are no weights, and there is one class alone
+    ("sum", lambda x, axis=-1: np.float32(x).cumsum(axis, dtype=np.float16).take(-1, axis).astype(x.dtype), "not to 1"),
+    ("decoding_attention", new_before_kept, "weights of"),
+    ("kl_div of log-probabilities", of_batches, "of class"),
+]
+
+
+@pytest.mark.parametrize(("layer", "function", "says"), NOT_SEEN)
+def test_what_is_no_share_no_weight_and_no_class_is_not_called_so(layer, function, says):
+    report = refnp.judge(layer, function, dtypes="float64", skip="*zeros*")
+    assert not report.holds
+    assert says not in str(report)
+
+
 @pytest.mark.parametrize(
     ("one", "other", "texts"),
     [(1.00012, 1.0, ("1.0001", "1")), (0.5, 1.0, ("0.5", "1")), (-0.0, 1.0, ("0", "1")), (7, 7.0000003, None)],
