@@ -131,7 +131,7 @@ def judge(
             return []
         own = [case for case in named if case.layer.name == named[0].layer.name]
         follow = suited(made_cases(own[0].layer, own, takes), meant, [named[0]], name, name_of(function))
-        return fitted([*follow, on_views(follow or own)])
+        return fitted([*follow, *on_views(follow or own)])
 
     asked = Asked(
         function,

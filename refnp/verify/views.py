@@ -18,15 +18,14 @@ from refnp.verify.frameworks.native import Answer, Question
 COTANGENT = "the cotangent"
 
 
-def on_views(cases: Sequence[Case]) -> Case:
-    """The plainest case of a matrix or more, or of what there is, with views."""
-
-    def order(case: Case) -> tuple[bool, int]:
-        shape = next(iter(case.problem("float64").arrays.values())).shape
-        return len(shape) < 2 or min(shape) < 2, case.variant.count(",")
-
-    plainest = min(cases, key=order)
-    return replace(plainest, views=(*plainest.inputs, COTANGENT))
+def on_views(cases: Sequence[Case]) -> list[Case]:
+    """The plainest cases of a matrix and of three axes, or of what there is, with views."""
+    shapes = {case.name: next(iter(case.problem("float64").arrays.values())).shape for case in cases}
+    is_of = lambda case, axes: len(shapes[case.name]) >= axes and min(shapes[case.name]) > 1
+    by_axes = ([case for case in cases if is_of(case, axes)] for axes in (2, 3))
+    plainest = [min(of, key=lambda case: case.variant.count(",")) for of in by_axes if of] or [cases[0]]
+    found = {case.name: replace(case, views=(*case.inputs, COTANGENT)) for case in plainest}
+    return [*found.values()]
 
 
 def said_of_views(names: Sequence[str]) -> str:

@@ -46,6 +46,16 @@ def test_what_reads_memory_alone_is_named():
     assert refnp.judge("softmax", lambda x: softmax(from_memory(x)), skip="*as views").holds
 
 
+def test_what_joins_the_axes_in_front_is_asked_a_view_of_three():
+    def joined(x):
+        rows = x.view()
+        rows.shape = (-1, x.shape[-1])  # refused where numbers do not lie so
+        return softmax(rows).reshape(x.shape)
+
+    report = refnp.judge("softmax", joined)
+    assert any("in front, as views" in name for names in report.skipped.values() for name in names)
+
+
 def test_what_is_wrong_of_any_numbers_or_not_asked_is_not_called_right():
     wrong = lambda x: softmax(from_memory(x)) + 0.1
     for only in (FIRST, "*as views"):
@@ -84,7 +94,7 @@ def test_a_refusal_of_views_is_none_of_the_others():
 
     report = refnp.judge("softmax", strict)
     assert report.holds
-    assert "it refuses 1 case" in str(report)
+    assert "it refuses 2 cases" in str(report)
     assert "x must be contiguous" in str(report)
 
 
