@@ -243,7 +243,7 @@ def test_a_convention_is_one_in_listed_cases_as_in_made_ones(of_nothing, holds):
 
 def test_a_convention_is_tried_again_where_it_was_not_for_it_had_explained_nothing(monkeypatch):
     """NaN behind a mask comes through in every case, with whatever many numbers, and a wrong number is none of it."""
-    monkeypatch.setattr(excuses, "VAIN", 0)
+    monkeypatch.setattr(excuses, "VAIN", 1)
 
     def alibi(query, key, value, mask=None, steeper=1):
         n, m, slopes = query.shape[-2], key.shape[-2], alibi_slopes(query.shape[-3])[:, None, None]
@@ -372,7 +372,7 @@ def test_what_is_known_of_one_form_excuses_no_other(torch, asked, holds):
     def of_erf(x, approximate="none"):
         return torch.nn.functional.gelu(x, approximate="none")
 
-    only = "gelu/far left" if asked == "none" else "gelu/made: approximate = 'tanh', equal rows"
+    only = "gelu/far left" if asked == "none" else "gelu/made: approximate = 'tanh'"
     report = refnp.judge("gelu", of_erf, dtypes="float32", only=only, excused=("PyTorch",), framework="torch")
     assert report.holds == holds
     assert not any("known of PyTorch" in cause.says for cause in report.causes)
@@ -458,7 +458,7 @@ def test_a_defect_of_one_element_is_said_of_no_longer_row(torch):
 
     of_gain = lambda x, gain, shift, eps=1e-5: Norm.apply(x, gain, shift, eps)
     options = {"excused": ("PyTorch",), "gradients": True, "dtypes": ("float32",), "framework": "torch"}
-    report = refnp.judge("layer_norm", of_gain, only="*made: eps = 0.1, mean 1000", **options)
+    report = refnp.judge("layer_norm", of_gain, only="*made: eps = 0.1", **options)
     assert "gradient of gain" in {row.quantity for row in report.deviations}
     right = torch.nn.functional.layer_norm
     report = refnp.judge("layer_norm", lambda x, *p, **of: right(x, x.shape[-1:], *p, **of), **options)

@@ -82,7 +82,7 @@ def test_a_right_function_of_numpy_holds():
     asked = {problem.case.name for problem in report.problems}
     assert asked > {case.name for case in named_cases("softmax") if not case.options}
     assert len(report.rows) == 2 * len(asked)
-    assert f"asked: {len(asked)} cases, n to 1027, " in str(report)
+    assert f"asked: {len(asked)} cases, n to 8195, " in str(report)
     assert str(report).startswith(f"softmax holds: {len(report.rows)} rows within bound, the worst ")
 
 
@@ -93,15 +93,15 @@ def test_rows_without_a_bound_are_not_judged_and_lengths_of_judged_ones_alone_ar
         right = low_rank_normal_log_prob(y, mean, factor, std)
         return right if 1 in y.shape[-1:] else 3 * right
 
-    report = refnp.judge("low_rank_normal_log_prob", density, only="*made: K = 67*", dtypes="float32")
+    report = refnp.judge("low_rank_normal_log_prob", density, only="*made: *N = 1, (3,)*", dtypes="float32")
     left = [row for row in report.judgements if row.verdict == NOT_JUDGED]
-    assert [row.case for row in left] == [f"low_rank_normal_log_prob/made: K = 67{more}" for more in ("", ", N = 67")]
+    assert [row.case.partition("made: ")[2] for row in left] == ["K = 67, N = 1, (3,) in front, mean 1000"]
     assert all(row.without_bound == row.size and math.isnan(row.error_over_bound) for row in left)
     assert report.holds
-    assert "holds: 1 row within bound, " in str(report)
-    assert "2 not judged" in str(report).splitlines()[0]
-    assert "asked: 1 case, N = 1, K to 67" in str(report)
-    assert "not judged: 2 of 2 numbers in 2 rows of 2 cases, which have no bound: " in str(report)
+    assert "holds: 2 rows within bound, " in str(report)
+    assert "1 not judged" in str(report).splitlines()[0]
+    assert "asked: 2 cases, N = 1, K to 5, " in str(report)
+    assert "not judged: 3 of 3 numbers in 1 row of 1 case, which have no bound: " in str(report)
 
 
 def test_systems_of_many_equations_have_bounds():
@@ -619,7 +619,7 @@ def test_a_gradient_that_is_refused_by_its_own_function_is_refused():
             raise error("a small beta alone")
         return vjp_of_softplus(function, x, beta)
 
-    assert "; it refuses 1 case" in str(refnp.judge("softplus", softplus, vjp=own, only="softplus/made*"))
+    assert "; it refuses 2 cases" in str(refnp.judge("softplus", softplus, vjp=own, only="softplus/made*"))
     broken = functools.partial(own, error=IndexError)
     assert not refnp.judge("softplus", softplus, vjp=broken, only="softplus/made*").holds
 
@@ -695,7 +695,7 @@ def test_buffers_of_modules_follow_the_precision_and_stay_as_they_are(torch):
 
 def test_an_output_of_another_shape_is_told_though_gradients_fail_by_it(torch):
     report = refnp.judge("softmax", lambda x: torch.softmax(x, -1)[..., :1], gradients=True, only="*equal*")
-    assert "shape (3, 1) where (3, 7) is right: 4 rows" in str(report)
+    assert "shape (3, 1) where (3, 7) is right" in str(report)
     report = refnp.judge("softmax", lambda x: torch.softmax(x.detach(), -1), gradients=True, only="*equal*")
     assert {row["quantity"]: row["verdict"] for row in report.rows} == {"output": WITHIN, "gradients": DEVIATES}
 

@@ -304,7 +304,9 @@ def test_ignored_rows_that_count_are_told():
         loss = ((1 - label_smoothing) * hit - label_smoothing * rows.mean(-1)).astype(logits.dtype)  # of all rows
         return loss if reduction == "none" else loss.sum() / (1 if reduction == "sum" else max(keep.sum(), 1))
 
-    report = refnp.judge("cross_entropy", smoothed, only="*V = 2, ignore_index*smoothing*", dtypes=("float64",))
+    report = refnp.judge(
+        "cross_entropy", smoothed, only="*made: ignore_index = 0, label_smoothing = 0.1", dtypes=("float64",)
+    )
     assert "counts, and must not" in str(report)
     assert "log_probabilities" not in str(report)  # which would be right of a function of logits as well
 

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -206,7 +207,9 @@ def test_the_variance_may_be_given_with_options_of_its_own():
     assert refnp.judge("gaussian_nll", own).holds
     assert refnp.judge("gaussian_nll", F.gaussian_nll_loss, options={"full": True, "eps": 0.0}).holds
     report = refnp.judge("gaussian_nll", F.gaussian_nll_loss, options={"full": False})
-    assert {row["verdict"] for row in report.rows if row["quantity"] == "output"} == {CONVENTION}
+    verdicts = Counter(row["verdict"] for row in report.rows if row["quantity"] == "output")
+    assert verdicts.keys() == {CONVENTION, WITHIN}  # beside huge losses ½ log 2π is nothing
+    assert verdicts[CONVENTION] > 10 * verdicts[WITHIN]
     assert not refnp.judge("gaussian_nll", lambda input, target, var: F.gaussian_nll_loss(input, target, var**2)).holds
 
 

@@ -32,8 +32,9 @@ class Matrix:
     """How results change, and how they ought to, with each number of an argument.   Shapes: (moves, pieces, *results).
 
     `takes` names the argument and `gives` the result; `moved` is by how much each piece is, where that is a number.
-    A change of a result by less than `hidden` may be lost in its rounding. `given_stays` and `right_stays` say
-    which results do not change with a piece at other arguments either: it may have no influence at these alone.
+    A change of a result by less than `hidden`, or `rounds` times what is right, may be its rounding. `given_stays` and
+    `right_stays` say which results do not change with a piece at other arguments either: it may have no influence at
+    these alone.
     """
 
     takes: str
@@ -43,6 +44,7 @@ class Matrix:
     right: np.ndarray
     moved: np.ndarray | None = None  # (moves, pieces)
     hidden: np.ndarray | float = 0.0  # (*results)
+    rounds: float = 0.0
     given_stays: Callable[[Place], np.ndarray] = lambda piece: np.asarray(True)  # a piece → (*results)
     right_stays: Callable[[Place], np.ndarray] = lambda piece: np.asarray(True)
 
@@ -109,7 +111,8 @@ class Matrix:
         moved = self.moved.reshape(*self.moved.shape, *(1,) * (self.given.ndim - 2))
         given, right = self.given / moved, self.right / moved
         most = max(float(np.abs(right).max(initial=0)), float(np.abs(given).max(initial=0)))
-        least = np.maximum(LITTLE * most, (self.hidden / np.abs(moved)).max(0))  # (pieces, *results)
+        rounded = (self.hidden + self.rounds * np.abs(self.right)) / np.abs(moved)
+        least = np.maximum(LITTLE * most, rounded.max(0))  # (pieces, *results)
         linear = (np.ptp(given, axis=0) <= least) & (np.ptp(right, axis=0) <= least)
         off = np.abs(given[0] - right[0])
         off = np.where(linear & (off > least), off, 0)
@@ -225,8 +228,9 @@ def of_arguments(a: Answered, ask: Ask) -> Iterator[Matrix]:
                 (functools.partial(right_of, a), others),
             )
         ]
-        hidden = 2 * a.allowed["output"] + LOST * a.policy.stored.u * np.abs(result)  # by rounding, also inside
-        yield Matrix(name, "output", pieces, given, right, by, hidden, *elsewhere)
+        rounds = LOST * float(a.policy.stored.u)  # also inside
+        hidden = 2 * a.allowed["output"] + rounds * np.abs(result)
+        yield Matrix(name, "output", pieces, given, right, by, hidden, rounds, *elsewhere)
 
 
 def other_arguments(a: Answered) -> list[dict[str, np.ndarray]]:
@@ -308,7 +312,7 @@ def of_walk_back(a: Answered, ask: Ask) -> Iterator[str]:
             for of, points in ((given_gradients, others[:FEW]), (right_gradients, others))
         ]
         by = np.ones((1, len(places)))
-        yield from Matrix("ȳ", f"gradient of {name}", places, given[None], true[None], by, 0.0, *elsewhere).told()
+        yield from Matrix("ȳ", f"gradient of {name}", places, given[None], true[None], by, 0.0, 0.0, *elsewhere).told()
 
 
 def moved_by(piece: np.ndarray, factor: float, more: float) -> np.ndarray:

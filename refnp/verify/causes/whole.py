@@ -3,7 +3,7 @@
 import functools
 import itertools
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,7 +135,12 @@ def fitting(model: Model, arrays: Arrays, given: Answers) -> list[Fit]:
         return []
     near: list[str] = []
     gaps = compared.gaps(given, right)
-    for edit in itertools.chain(edits_of(model, arrays), pairs_of(model, arrays, near)):
+
+    def pairs() -> Iterator[Edit]:
+        if not any(fit.of_all for fit in found):
+            yield from pairs_of(model, arrays, near)
+
+    for edit in itertools.chain(edits_of(model, arrays), pairs()):
         places = {place_of(fit.says) for fit in found if fit.of_all}
         if edit.alone and places and place_of(edit.says) not in places:
             continue  # of those in the same call, the nearest

@@ -38,7 +38,10 @@ OF_PRODUCTS = {"n": (7, 1, 2, 67)}  # of more numbers there is nothing left, or 
 SUM = rows("sum", ad.sum, "sum")
 MEAN = rows("mean", ad.mean, "mean")
 PROD = rows("prod", ad.prod, "prod", tried=OF_PRODUCTS)
-WITHOUT_TIES = {"structure": ("normal", "mean 1000", "far apart", "far below", "tiny")}  # "equal numbers" is listed
+FEW = {"n": (7, 1, 2, 67, 1027)}  # of more, some are equal in float32
+WITHOUT_TIES = FEW | {
+    "structure": ("normal", "mean 1000", "far apart", "far below", "tiny")
+}  # "equal numbers" is listed
 MAX = rows("max", ad.max, "amax", tried=WITHOUT_TIES)
 MIN = rows("min", ad.min, "amin", tried=WITHOUT_TIES)
 CUMSUM = rows("cumsum", ad.cumsum, "cumsum", "(..., n)")
@@ -62,8 +65,10 @@ NORM = replace(
     rows("norm", ad.norm, "linalg.vector_norm", known=(NAN_AT_ZERO,)),
     jax=lambda jax, x, *, axis=-1: jax.numpy.linalg.norm(x, axis=axis),
 )
-SORT = replace(rows("sort", ad.sort, result="(..., n)"), torch=lambda torch, x, *, axis=-1: torch.sort(x, axis).values)
-MEDIAN = rows("median", ad.median)
+SORT = replace(
+    rows("sort", ad.sort, result="(..., n)", tried=FEW), torch=lambda torch, x, *, axis=-1: torch.sort(x, axis).values
+)
+MEDIAN = rows("median", ad.median, tried=FEW)
 LAYERS = (SUM, MEAN, PROD, MAX, MIN, CUMSUM, NORM, SORT, MEDIAN)
 
 
