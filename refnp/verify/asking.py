@@ -27,7 +27,7 @@ from refnp.verify.conventions import AS_IT_IS, MASKS, Layout
 from refnp.verify.excuses import Given, contradicts, explaining
 from refnp.verify.findings import REFUSES, Report, first_line
 from refnp.verify.foreign import ForeignError, in_child, is_foreign
-from refnp.verify.frameworks import PAGES, inspection, module_parameters
+from refnp.verify.frameworks import PACKAGES, PAGES, inspection, module_parameters
 from refnp.verify.frameworks.native import NUMPY, Native, Question
 from refnp.verify.judge import CONVENTION, DEVIATES, WITHIN, Judgement, Key, failed, judged, matches
 from refnp.verify.layer_names import SAID_BY_NAME
@@ -254,6 +254,11 @@ class Asked:
         report.assumed += [f"{note}, {count} times" for note, count in notes.items()]
         given = self.binding.completed.items()
         report.assumed += [f"cases without {name} are asked with {value}" for name, value in given]
+        every = {id(d): d for case in self.cases for d in self.known(case)}.values()
+        of_frameworks = {name.lower() for name in (*PACKAGES, *PAGES)}
+        others = [issue for issue in self.excused if issue.lower() not in of_frameworks]
+        idle = [issue for issue in others if not any(names(issue, defect) for defect in every)]
+        report.assumed += [f"excused names {issue}, which nothing that is asked here is known for" for issue in idle]
         return report
 
     def judge_one(self, case: Case, dtype: str, report: Report, notes: Counter) -> None:

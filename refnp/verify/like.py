@@ -19,6 +19,7 @@ from refnp.verify.frameworks import inspection
 from refnp.verify.frameworks.native import NATIVES, NUMPY, Native
 from refnp.verify.judge import WITHIN
 from refnp.verify.layer_names import named_cases
+from refnp.verify.layers import optimizers
 from refnp.verify.model_report import END_TO_END, ModelReport, end_to_end, furthest, same_bits
 from refnp.verify.propagation import Loss, NoBoundError, wide
 from refnp.verify.report import number
@@ -225,7 +226,15 @@ def bounded_after(loss: Loss, name: Any, parameter: np.ndarray, then: Callable, 
 def stepped(optimizer: Any) -> Callable[[np.ndarray, Rounded], Rounded]:
     """The first step of an optimiser, by its name or (name, options), from a parameter and its gradient."""
     name, options = optimizer if isinstance(optimizer, tuple) else (optimizer, {})
-    equation = named_cases(name)[0].layer.equation
+    layers = {
+        case.layer.name: case.layer
+        for case in optimizers.cases()
+        if "parameter" in case.inputs and "_" not in case.layer.name
+    }
+    try:
+        equation = layers[named_cases(name)[0].layer.name].equation
+    except (KeyError, ValueError):
+        raise ValueError(f"judge_model: optimizer {name!r} is not judged; name one of {', '.join(layers)}") from None
     places = inspect.signature(equation).parameters.values()
     kept = sum(place.default is place.empty for place in places) - 2  # of the past, which is 0 at first
     known = [place.name for place in places if place.kind is place.KEYWORD_ONLY]

@@ -555,3 +555,8 @@ def test_a_defect_of_a_part_shows_in_what_is_made_of_it_on_a_tape():
     value, _ = multi_head.MHA_MASKED_ROW.bounds(case.problem("float32"), "float32")["output"]
     assert np.isnan(value[:, 1]).all()
     assert np.isfinite(np.delete(value, 1, axis=1)).all()
+
+
+def test_what_is_known_of_another_layer_excuses_nothing_here_and_is_said():
+    report = refnp.judge("tanh", np.tanh, excused=("pytorch/pytorch#187806", "PyTorch"), dtypes="float64")
+    assert report.assumed == ["excused names pytorch/pytorch#187806, which nothing that is asked here is known for"]

@@ -218,6 +218,8 @@ def test_what_cannot_be_meant_is_refused():
     given = {"like": model, "updated": model.state_dict(), "loss": lambda y: ag.sum(y)}
     with pytest.raises(ValueError, match=r"optimizer 'adam' has no 'amsgrad'; it is judged with .*learning_rate"):
         judge_model(model, x, **given, optimizer=("adam", {"amsgrad": True}))
+    with pytest.raises(ValueError, match="optimizer 'lion' is not judged; name one of sgd, adam, adamw, "):
+        judge_model(model, x, **given, optimizer="lion")
     with pytest.raises(ValueError, match="gradients names none"):
         judge_model(model, x, like=model, gradients={}, loss=lambda y: ag.sum(y))
     with pytest.raises(ValueError, match="output of the answer is in complex128; judged are real numbers"):
