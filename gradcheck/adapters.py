@@ -174,9 +174,7 @@ def torch(function: Any, argnums: Collection[int] | None = None) -> Claim:
         tensors, wanted, value = recorded(args)
         bars = {path: u.clone().requires_grad_() for path, u in leaves_of(_tensors(cotangent)) if library.is_tensor(u)}
         first = gradients(value, replace_leaves(cotangent, bars), wanted, allow_unused=True, create_graph=True)
-        if any(
-            node.name().endswith("::Error") for node in _behind(first.values())
-        ):  # which stands there where ȳ has a gradient
+        if any(node.name().endswith("::Error") for node in _behind(first.values())):  # where ȳ has a gradient
             raise RuntimeError("the rule is marked with @once_differentiable")
         return like(tensors, gradients(replace_leaves(tensors, first), tangents, wanted, allow_unused=True))
 

@@ -85,7 +85,8 @@ class SecondOrder:
                 self.by_hvp(own, *self.pairs[0])
                 hvp = own
             except Exception as refusal:  # as the library says that it has none
-                lacking = f"the library's own second derivative was not asked: {str(refusal).splitlines()[0]}"
+                said = (str(refusal).splitlines() or [type(refusal).__name__])[0]
+                lacking = f"the library's own second derivative was not asked: {said}"
         if hvp is not None:
             self.way = HessianProducts("hvp", lambda u, w, dtype: self.by_hvp(hvp, u, w))
         elif (reason := self.why_not_analytic()) is None or forced:

@@ -251,8 +251,8 @@ class Answered:
         """Of a rounding: the answer is what it gives, but for a few elements, which are a unit of its format off.
 
         Of the elements that differ from what is right, and of those that the rounding moves, nearly all are to be as
-        the rounding has them. Where other cases
-        show that it was made, a sum of many, by itself, may be a unit of its format off: some terms were near a tie.
+        the rounding has them. Where other cases show that it was made, a sum of many, by itself, may be a unit of its
+        format off: some terms were near a tie.
         """
         form, stored, of_numbers = FORMATS[mutant.rounded], self.policy.stored, self.is_of_numbers
         values = self.values(mutant.function, self.computed_in)
