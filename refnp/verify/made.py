@@ -90,6 +90,7 @@ ENDS: dict[str, dict[str, tuple[float, ...]]] = {  # what half of the numbers of
 }
 LAST = {  # behind every block
     "the last is far above": lambda x, i: x + 1000 * (np.arange(x.shape[-1]) == x.shape[-1] - 1) if x.ndim else x,
+    "values fall in the middle": lambda x, i: x + 4 * (i > 1) * (np.arange(x.shape[-2]) < x.shape[-2] / 2)[:, None],
 }
 
 
@@ -218,7 +219,8 @@ class Maker:
         for option in self.options:
             values = self.layer.tried.get(option.name, tried(option, self.declaration))
             yield Factor(option.name, values, option=True)
-        along = tuple(LAST) if len(letters) == 1 else ()  # of functions of rows
+        of_rows, of_values = LAST
+        along = (of_rows,) if len(letters) == 1 else (of_values,) if "longest" in self.layer.tried else ()
         kinds = {self.shape_of(argument).kind for argument in taken}
         structures = STRUCTURES if kinds - SPREAD.keys() - {"whole", "boolean"} else ("normal",)
         ends = [name for name, values in ENDS.items() if kinds & values.keys()]
@@ -245,10 +247,13 @@ class Maker:
             if i in lengths:
                 yield from (((i, a),) for a in (3, 4)[: len(factor.values) - 3])  # past blocks
                 for place in (place for place, n in enumerate(factor.values) if n in (LONGEST, (LONGEST,))):
-                    yield *((j, 1) for j in lengths if j != i), (i, place)
-            if factor.alone:
-                longest = [(j, len(factors[j].values) - 1) for j in lengths if factor.name == "structure"]
-                yield (*longest, (i, len(factor.values)))
+                    longest = *((j, 1) for j in lengths if j != i), (i, place)
+                    yield longest
+                    if factors[-1].alone:
+                        yield *longest, (len(factors) - 1, len(factors[-1].values))
+            if factor.alone and (factor.name != "structure" or len(lengths) == 1):
+                last = [(j, len(factors[j].values) - 1) for j in lengths if factor.name == "structure"]
+                yield (*last, (i, len(factor.values)))
             if factor.name in self.declaration.arguments and any(value is True for value in factor.values):
                 given = (i, factor.values.index(True))
                 kind = self.declaration.arguments[factor.name].shapes[0].kind

@@ -462,17 +462,31 @@ def of_half_variance(x, gain, shift):
     return (centred / (variance + 1e-5).sqrt() * gain.double() + shift.double()).to(x.dtype)
 
 
+def in_blocks(query, key, value):
+    """Attention whose sum and output are kept in bfloat16 between blocks of 16 keys: neither grows from 4096 on."""
+    scores = (query.float() @ key.float().mT / query.shape[-1] ** 0.5).exp()
+    total, output = 0.0, 0.0
+    for p, v in zip(scores.split(16, -1), value.float().split(16, -2), strict=True):
+        total = (total + p.sum(-1, keepdim=True)).bfloat16().float()
+        output = (output + p.bfloat16().float() @ v).bfloat16().float()
+    return (output / total).to(query.dtype)
+
+
+OVERFLOWS = ("*far*", "*1000*", "*large*", "*huge*", "*saturated*", "*mean 1e4*")  # of exponentials of such scores
+BFLOAT16, FLOAT16 = (f"{form} in and out, float32 inside" for form in ("bfloat16", "float16"))
 NARROW = [
-    ("softmax", "bfloat16", lambda x: halved(x)[0].softmax(-1).bfloat16()),
-    ("linear", "bfloat16", lambda x, weight: (halved(x)[0] @ halved(weight)[0]).bfloat16()),
-    ("add", "bfloat16", lambda x, y: sum(halved(x, y)).bfloat16()),
-    ("attention", "bfloat16", attended),
-    ("logsumexp", "bfloat16", log_of_blocks),
-    ("layer_norm", "float16", of_half_variance),
+    ("softmax", BFLOAT16, lambda x: halved(x)[0].softmax(-1).bfloat16()),
+    ("linear", BFLOAT16, lambda x, weight: (halved(x)[0] @ halved(weight)[0]).bfloat16()),
+    ("add", BFLOAT16, lambda x, y: sum(halved(x, y)).bfloat16()),
+    ("attention", BFLOAT16, attended),
+    ("attention", f"{BFLOAT16}, bfloat16 products", in_blocks),
+    ("logsumexp", BFLOAT16, log_of_blocks),
+    ("layer_norm", FLOAT16, of_half_variance),
 ]
 
 
-@pytest.mark.parametrize(("name", "form", "function"), NARROW, ids=[name for name, *_ in NARROW])
-def test_what_is_wrong_beyond_a_range_or_in_long_rows_alone_does_not_hold(name, form, function):
+@pytest.mark.parametrize(("name", "precision", "function"), NARROW, ids=[name for name, *_ in NARROW])
+def test_what_is_wrong_beyond_a_range_or_in_long_rows_alone_does_not_hold(name, precision, function):
     pytest.importorskip("torch")
-    assert not judge(name, function, precision=f"{form} in and out, float32 inside", framework="torch").holds
+    skip = OVERFLOWS if function is in_blocks else ()
+    assert not judge(name, function, precision=precision, framework="torch", skip=skip).holds
