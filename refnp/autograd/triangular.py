@@ -118,7 +118,7 @@ def refuse_indefinite(of):
         if (pivots.real > np.abs(pivots.imag)).all():  # as √x has them for Re x > 0
             return factor, vjp
         refuse_not_finite("cholesky")(a)
-        smallest = np.linalg.eigvalsh(((a + a.mT) / 2).real.astype(np.float64))[..., 0]
+        smallest = np.linalg.eigvalsh((a / 2 + a.mT / 2).real.astype(np.float64))[..., 0]
         raise ValueError(
             f"cholesky: a{first(smallest == smallest.min())} is not positive definite, its smallest eigenvalue is "
             f"{smallest.min():.3g}; add something to its diagonal"
