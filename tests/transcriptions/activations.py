@@ -3,7 +3,7 @@
 import mpmath
 import numpy as np
 
-WIDE = np.longdouble
+from tests.transcriptions.probability import DIGITS, WIDE, exactly, wide
 
 
 def relu(x):
@@ -15,7 +15,7 @@ def leaky_relu(x, slope=0.01):
 
 
 def elu(x, alpha=1.0):
-    return x if x > 0 else mpmath.mpf(alpha) * (mpmath.exp(x) - 1)
+    return x if x > 0 else mpmath.mpf(alpha) * mpmath.expm1(x)
 
 
 def sigmoid(x):
@@ -25,7 +25,7 @@ def sigmoid(x):
 def softplus(x, beta=1.0, threshold=mpmath.inf):
     """PyTorch's, with its two options: x itself where βx is above the threshold."""
     beta = mpmath.mpf(beta)
-    return x if beta * x > threshold else mpmath.log(1 + mpmath.exp(beta * x)) / beta
+    return x if beta * x > threshold else mpmath.log1p(mpmath.exp(beta * x)) / beta
 
 
 def silu(x):
@@ -45,9 +45,7 @@ def evaluated(function, x, order=0):
     """function, or its derivative of some order by differences, at every element of x, rounded to the widest type."""
     y = np.empty(np.shape(x), WIDE)
     for i in np.ndindex(y.shape):
-        numerator, denominator = x[i].as_integer_ratio()
-        with mpmath.workdps(50 + int(abs(x[i]))):  # 1 + exp(x) loses as many in the tails
-            at = mpmath.mpf(numerator) / denominator
-            value = mpmath.diff(function, at, order) if order else function(at)
-            y[i] = WIDE(mpmath.nstr(value, 30)) if abs(value) > mpmath.ldexp(1, int(np.finfo(WIDE).minexp)) else 0
+        with mpmath.workdps(DIGITS + (int(abs(x[i])) if order else 0)):  # differences lose as many in the tails
+            at = exactly(x[i])
+            y[i] = wide(mpmath.diff(function, at, order) if order else function(at))
     return y

@@ -119,10 +119,13 @@ def linear_attention(query, key, value, *, key_mask=None, causal=False):
 
 
 def rotate(x, *, places=None, layout="interleaved", base=10000, features=None, cosines=None, sines=None):
-    """Each row at its own place, or by sines and cosines that are given."""
+    """Each row at its own place, or by sines and cosines that are given; those of a sequence for all that it has."""
+    between = lambda rows, axes: rows.reshape(rows.shape[:-axes] + (1,) * (x.ndim - 3) + rows.shape[-axes:])
     if sines is not None:
         own = slice(None) if places is None else places
-        return of_items(2, 2, 2)(lambda *a: positions.rotate_by(*a, layout))(x, sines[own], cosines[own])
+        tables = (t[own] if t[own].ndim == 2 else between(t[own], 2) for t in (sines, cosines))
+        return of_items(2, 2, 2)(lambda *a: positions.rotate_by(*a, layout))(x, *tables)
+    places = places if np.ndim(places) == 1 else between(places, 1)
     return of_items(2, 1)(lambda x, p: positions.rotate(x, p, layout, base, features))(x, places)
 
 

@@ -3,7 +3,8 @@
 import mpmath
 import numpy as np
 
-WIDE = np.longdouble
+from tests.transcriptions import probability
+from tests.transcriptions.probability import DIGITS, WIDE, exactly, wide
 
 
 def softmax(x):
@@ -22,40 +23,12 @@ def softmax(x):
 
 
 def log_softmax(x):
-    """log p_i = −log Σ_j exp(x_j − x_i), with 40 digits left of what cancels."""
+    """log p_i = −log Σ_j exp(x_j − x_i), row by row."""
     y = np.zeros(x.shape, WIDE)
-    for row in np.ndindex(x.shape[:-1]):
-        with mpmath.workdps(_digits(x[row])):
-            values = [_exactly(v) for v in x[row]]
-            for i, v in enumerate(values):
-                if mpmath.isinf(v):
-                    y[row][i] = v
-                    continue
-                total = mpmath.fsum(mpmath.exp(other - v) for other in values)
-                y[row][i] = _rounded(-mpmath.log(total))
+    with mpmath.workdps(DIGITS):
+        for row in np.ndindex(x.shape[:-1]):
+            y[row] = [wide(v) for v in probability.log_softmax([exactly(v) for v in x[row]])]
     return y
-
-
-def _digits(row):
-    """40, and those that 1 + exp(−gap) needs."""
-    row = row[np.isfinite(row)]
-    return 40 + int(np.ptp(row) / 2.3) if row.size else 40
-
-
-def _exactly(number):
-    """A NumPy number in mpmath, without rounding."""
-    if not np.isfinite(number):
-        return mpmath.mpf(float(number))
-    numerator, denominator = number.as_integer_ratio()
-    return mpmath.mpf(numerator) / denominator
-
-
-def _rounded(number):
-    """A number of mpmath in the widest precision; 0 if it is too small for that."""
-    if mpmath.isfinite(number) and abs(number) < mpmath.mpf(str(np.finfo(WIDE).tiny)):
-        return WIDE(0)
-    with mpmath.workdps(30):
-        return WIDE(mpmath.nstr(+number, 30))
 
 
 def _slope(p, bars, i):
@@ -66,14 +39,14 @@ def attention_gradients(query, key, value, o_bar, mask=None, bias=None):
     """(Q̄, K̄, V̄, S̄) of attention without axes in front, with 40 digits left of what cancels."""
     (n, d), (m, width) = query.shape, value.shape
     with mpmath.workdps(80 + int(3 * np.abs(query).max() * np.abs(key).max() * d)):
-        q, k, v, o = ([[_exactly(x) for x in row] for row in a] for a in (query, key, value, o_bar))
+        q, k, v, o = ([[exactly(x) for x in row] for row in a] for a in (query, key, value, o_bar))
         root = mpmath.sqrt(d)
         q_bar, k_bar, v_bar, s_bar = (_zeros(*shape) for shape in ((n, d), (m, d), (m, width), (n, m)))
         for i in range(n):
             shown = [j for j in range(m) if mask is None or mask[i, j]]
             scores = {j: mpmath.fdot(q[i], k[j]) / root for j in shown}
             if bias is not None:
-                scores = {j: s + _exactly(bias[i, j]) for j, s in scores.items()}
+                scores = {j: s + exactly(bias[i, j]) for j, s in scores.items()}
             e = {j: mpmath.exp(s) for j, s in scores.items()}
             total = mpmath.fsum(e.values())
             p = {j: x / total for j, x in e.items()}
@@ -85,7 +58,7 @@ def attention_gradients(query, key, value, o_bar, mask=None, bias=None):
                 for t in range(d):
                     q_bar[i][t] += s_bar[i][j] * k[j][t] / root
                     k_bar[j][t] += s_bar[i][j] * q[i][t] / root
-        return [np.array([[_rounded(x) for x in row] for row in a], WIDE) for a in (q_bar, k_bar, v_bar, s_bar)]
+        return [np.array([[wide(x) for x in row] for row in a], WIDE) for a in (q_bar, k_bar, v_bar, s_bar)]
 
 
 def _zeros(n, m):
