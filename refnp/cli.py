@@ -256,7 +256,7 @@ def export(options: argparse.Namespace) -> int:
     """Write the weights of a checkpoint alone."""
     from refnp.studies import trained
 
-    print(f"{options.file}: {trained.export(options.source, options.file)} bytes")
+    print(f"{options.file}: {trained.export(options.source, options.file, options.dtype)} bytes")
     return 0
 
 
@@ -735,10 +735,13 @@ the true function where it is known.""",
     "export": Command(
         export,
         "write the weights of a checkpoint alone",
-        "Writes a slim file: the best weights in float32 and the configuration, for evaluate and plot.",
+        "Writes a slim file: the best weights and the configuration, for evaluate and plot.",
         [
             option("source", "CHECKPOINT", "of refnp train"),
-            option("file", "FILE", "a .npz, with the best weights in float32; no run goes on from it"),
+            option("file", "FILE", "a .npz, with the best weights; no run goes on from it"),
+            option(
+                "--dtype", "TYPE", "float32 (default) or float16", choices=("float32", "float16"), default="float32"
+            ),
         ],
     ),
     "convert": Command(

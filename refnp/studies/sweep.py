@@ -46,7 +46,7 @@ from refnp.studies.trained import open_trained
 from refnp.training.checkpoint import load
 from refnp.version import processor
 
-SHOWN = ("marginal log-likelihood", "joint log-likelihood", "RMSE")
+SHOWN = ("marginal log-likelihood", "joint log-likelihood", "KL by itself", "RMSE")
 SETTINGS = ("batch", "learning_rate", "schedule", "clip", "dtype")
 
 

@@ -1,7 +1,8 @@
 """Trained models in files: a checkpoint of `refnp train`, a slim one with the weights alone, or one shipped by name.
 
-A slim file has the parameters of the best validation in float32, the configuration of the run, and under "trained" what
-that validation said; about a quarter of the size, and no run can go on from it.
+A slim file has the parameters of the best validation in float32 or float16, the configuration of the run, and under
+"trained" what that validation said; about a quarter of the size or an eighth, and no run can go on from it. A model
+computes in float32 with what is stored in float16, as the weights are that come with the package.
 """
 
 import math
@@ -56,7 +57,7 @@ def find(source: str | os.PathLike) -> Path:
 
 
 def open_trained(source: str | os.PathLike, dtype: DTypeLike | None = None) -> Trained:
-    """The trained model in a file, or shipped under a name; `dtype` is that of the weights unless given.
+    """The trained model in a file, or shipped under a name, in float32 or what is wider in the file, or in `dtype`.
 
     Raises OSError if there is no such file, ValueError for one that is damaged, or is not of a model of `refnp train`.
     """
@@ -68,7 +69,7 @@ def open_trained(source: str | os.PathLike, dtype: DTypeLike | None = None) -> T
         dtypes = {array.dtype for array in (*stored.parameters.values(), *stored.weights.values())}
         if not_real := sorted(str(one) for one in dtypes if one.kind != "f"):
             raise ValueError(f"its parameters are {', '.join(not_real)}; they must be real numbers")
-        dtype = np.result_type(*stored.weights.values()) if dtype is None else dtype
+        dtype = np.result_type(np.float32, *stored.weights.values()) if dtype is None else dtype
         dx, dy = tasks.places.dx, tasks.outputs
         require_room(about["options"], stored.weights)
         model = build(about["model"], about["options"], dx=dx, dy=dy, dtype=dtype, rng=Measured(stored.weights))
@@ -170,27 +171,39 @@ def check_other(source: Path, target: str | os.PathLike) -> None:
         raise ValueError(f"{target} is the checkpoint itself, which would be lost; give another file")
 
 
-def slim(checkpoint: Checkpoint) -> Checkpoint:
-    """The best parameters in float32, the configuration, and a summary of the history; no run goes on from it."""
+def slim(checkpoint: Checkpoint, dtype: DTypeLike = np.float32) -> Checkpoint:
+    """The best parameters as `dtype`, the configuration, and a summary of the history; no run goes on from it."""
     history = checkpoint.history
     summary = dict(checkpoint.configuration.get("trained", {}))
     if "validation" in history:
         best = int(np.argmin(history["validation"]))
         summary = {name: float(values[best]) for name, values in history.items() if name.startswith("validation")}
     return Checkpoint(
-        {name: array.astype(np.float32) for name, array in checkpoint.weights.items()},
+        {name: stored_as(dtype, name, array) for name, array in checkpoint.weights.items()},
         checkpoint.configuration | {"trained": summary},
         checkpoint.step,
     )
 
 
-def export(source: str | os.PathLike, target: str | os.PathLike) -> int:
+def stored_as(dtype: DTypeLike, name: str, array: np.ndarray) -> np.ndarray:
+    """The array rounded to a type; ValueError for a number that is too large for it."""
+    with np.errstate(over="ignore"):
+        rounded = array.astype(dtype)
+    if not np.isfinite(rounded).all():
+        raise ValueError(
+            f"export: {name} holds {array[~np.isfinite(rounded)][0]}, too large for {rounded.dtype}; use float32"
+        )
+    return rounded
+
+
+def export(source: str | os.PathLike, target: str | os.PathLike, dtype: DTypeLike = np.float32) -> int:
     """Write the slim form of the checkpoint `source` to the file `target`; returns its size in bytes.
 
+    dtype: float32, or float16, which rounds each weight by at most 2⁻¹¹ of it, or 2⁻²⁵.
     Raises OSError if there is no such file or `target` cannot be written, ValueError for a file that is damaged, is not
-    of a model of `refnp train`, or is `target` itself.
+    of a model of `refnp train`, or is `target` itself, and for weights of 65 520 or more, which float16 does not hold.
     """
     file = open_trained(source).file
     check_other(file, target)
-    files.save(target, slim(files.load(file)))
+    files.save(target, slim(files.load(file), dtype))
     return os.path.getsize(target)

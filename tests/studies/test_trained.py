@@ -65,6 +65,20 @@ def test_slim_twice_is_slim_once(run, tmp_path):
     assert (tmp_path / "once.npz").read_bytes() == (tmp_path / "twice.npz").read_bytes()
 
 
+def test_halves_are_computed_with_in_float32(run, tmp_path):
+    whole = export(run, tmp_path / "slim.npz")
+    assert export(run, tmp_path / "half.npz", "float16") < whole
+    stored, model = files.load(tmp_path / "half.npz").weights, open_trained(tmp_path / "half.npz").model
+    for name, array in files.load(run).best.items():
+        assert_same_bits(stored[name], array.astype(np.float16))
+        assert_same_bits(model.state_dict()[name], stored[name].astype(np.float32))
+
+
+def test_what_float16_does_not_hold_is_refused():
+    with pytest.raises(ValueError, match=r"^export: a holds -70000\.0, too large for float16; use float32$"):
+        slim(Checkpoint({"a": np.array([1.0, -7e4])}, {"model": "x"}), "float16")
+
+
 def test_without_validation_the_last_weights():
     assert slim(Checkpoint({"a": np.ones(2)}, {"model": "x"})).configuration == {"model": "x", "trained": {}}
 
