@@ -16,15 +16,16 @@ import tempfile
 from refnp.cli import main
 
 ROOT = pathlib.Path(__file__).parents[1]
-NAMES = "engine explain judging loading symmetry training transformer unification vision"
+NAMES = "engine explain judging loading results symmetry training transformer unification vision"
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in NAMES.split()))
 BLOCK = re.compile(r"^```(python|console|text output)(?: (\S+))?\n(.*?)^```$", re.S | re.M)
 
 
 def brought_up_to_date(page):
-    """The text of a page with what its commands and programs print now, run in an empty folder."""
+    """The text of a page with what its commands and programs print now, run in a folder with nothing but `docs`."""
     printed = ""
     with tempfile.TemporaryDirectory() as folder, inside(folder):
+        os.symlink(ROOT / "docs", "docs")
 
         def block(found):
             nonlocal printed

@@ -13,12 +13,13 @@ FILE is TOML:
     evaluated = 256                  draws of a task on which a finished run is evaluated, the same for all
     also = ["matern"]                tasks on which each is evaluated beside its own
     places = ["inside", "shifted"]   where, as of refnp evaluate (default: inside)
+    shown = ["KL by itself"]         figures in the table, by the names of refnp evaluate --json (default: SHOWN below)
 
     [options.convcnp]                of a model
     points_per_unit = 16
 
-    [published.convcnp.eq]           figures to show beside one's own, by the names of refnp evaluate --json
-    "marginal log-likelihood" = -0.66
+    [published.convcnp.eq]           figures to show beside one's own, at the first place or at each
+    "KL by itself" = [0.41, 0.41]
 
 A run that was stopped goes on where it was, to the same bits; one that is finished is not run again. Its folder has the
 checkpoint and figures.json, of which the table is made, with the machine, the time since the run was last begun, and
@@ -98,7 +99,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a file says; `published` are figures by model, task and name.
+    """What a file says; `published` are figures by model, task and name, one or a list in the order of `places`.
 
     Raises ValueError for what is unknown or missing.
     """
@@ -112,9 +113,10 @@ class Sweep:
     evaluated: int = 256
     also: Sequence[str] = ()
     places: Sequence[str] = ("inside",)
+    shown: Sequence[str] = SHOWN
     settings: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    published: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    published: Mapping[str, Mapping[str, Mapping[str, float | Sequence[float]]]] = field(default_factory=dict)
 
     def runs(self) -> list[Run]:
         """All runs, seeds last."""
@@ -146,6 +148,7 @@ def opened(file: str | Path) -> Sweep:
         ("tasks", "task", TASKS),
         ("also", "task", TASKS),
         ("places", "place", places),
+        ("shown", "figure", dict.fromkeys(SHOWN)),
     ):
         for name in said.get(key, ()):
             named(kind, name, known)
@@ -211,18 +214,23 @@ def table_of(found: Sweep) -> evaluation.Table:
     for model, task in itertools.product(found.models, found.tasks):
         own = [run.figures() for run in found.runs() if (run.study.model, run.study.task) == (model, task)]
         done = [figures for figures in own if figures is not None]
-        for asked, place, name in itertools.product((task, *found.also), found.places, SHOWN):
+        for asked, place, name in itertools.product((task, *found.also), found.places, found.shown):
             here = [figures[asked][place] for figures in done]
             values = [figures[name]["mean"] for figures in here if name in figures]
             if values:
                 exact = [figures[f"exact {name}"]["mean"] for figures in here if f"exact {name}" in figures]
-                published = found.published.get(model, {}).get(asked, {}).get(name) if place == "inside" else None
-                shown = [f"{np.mean(exact):.4f}" if exact else "", "" if published is None else f"{published:g}"]
-                rows.append(
-                    [f"{model} on {task}", asked, place, name, spread(values), *shown, f"{len(values)} of {len(own)}"]
-                )
+                beside = [f"{np.mean(exact):.4f}" if exact else "", published_at(found, model, asked, name, place)]
+                seeds = f"{len(values)} of {len(own)}"
+                rows.append([f"{model} on {task}", asked, place, name, spread(values), *beside, seeds])
     heading = ["trained", "asked", "where", "", "mean ± deviation over seeds", "exact posterior", "published", "seeds"]
     return evaluation.Table(f"per target, on {found.evaluated} draws of a task", heading, rows)
+
+
+def published_at(found: Sweep, model: str, task: str, name: str, place: str) -> str:
+    """The published figure, or nothing."""
+    said = found.published.get(model, {}).get(task, {}).get(name, ())
+    each = said if isinstance(said, Sequence) else (said,)
+    return next((f"{value:.2f}" for value, where in zip(each, found.places, strict=False) if where == place), "")
 
 
 def spread(values: Sequence[float]) -> str:

@@ -9,14 +9,15 @@ from refnp.cli import parsed
 from refnp.studies.evaluation import evaluate
 from refnp.studies.registry import sampler
 from refnp.studies.trained import open_trained, shipped
+from tests.pages import brought_up_to_date
 
-ROOT = Path(__file__).resolve().parents[2]
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "results.md"
 COUNT = 64
 
 
 def table():
     """The rows of the table of shipped weights, by name: a dictionary by the heading."""
-    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     lines = text[text.index("| shipped as |") :].split("\n\n")[0].splitlines()
     heading, _, *rows = ([cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines)
     return {row[0]: dict(zip(heading, row, strict=True)) for row in rows}
@@ -56,3 +57,7 @@ def test_the_figures_are_those_of_the_weights(name):
         found = inside[f"{kind} log-likelihood"]
         assert abs(found.mean - mean) <= 4 * (error**2 + found.error**2) ** 0.5
         assert error < 0.15
+
+
+def test_tables_of_sweeps_are_those_of_what_was_measured():
+    assert brought_up_to_date(PAGE) == PAGE.read_text(encoding="utf-8"), "python -m tests.pages --write"

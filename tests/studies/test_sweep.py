@@ -23,6 +23,7 @@ hidden = 8
 
 [published.cnp.eq]
 "marginal log-likelihood" = -0.5
+"KL by itself" = [0.54, 1.41]
 """
 
 
@@ -43,7 +44,7 @@ def test_runs_are_finished_once_and_shown_as_a_table(file, capsys):
     values = [one["figures"]["eq"]["inside"]["marginal log-likelihood"]["mean"] for one in figures]
     row = next(line for line in first.splitlines() if "marginal" in line)
     assert f"{np.mean(values):.4f} ± {np.std(values, ddof=1):.4f}" in row
-    assert row.split()[-4:] == ["-0.5", "2", "of", "2"]
+    assert row.split()[-4:] == ["-0.50", "2", "of", "2"]
     written = [run.checkpoint.stat().st_mtime_ns for run in runs]
     assert main(["sweep", str(file), "--jobs", "1"]) == 0
     assert "2 runs, of which 2 are finished" in capsys.readouterr().out
@@ -82,7 +83,12 @@ def test_runs_are_evaluated_on_other_tasks_and_at_other_places_from_their_figure
     assert main(["sweep", str(file), "--table"]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if "marginal" in line]
     assert [row[3:5] for row in rows] == [[t, p] for t in ("eq", "matern") for p in ("inside", "shifted")]
-    assert [row for row in rows if "-0.5" in row] == rows[:1]
+    assert [row for row in rows if "-0.50" in row] == rows[:1]
+    file.write_text('also = ["matern"]\nplaces = ["inside", "beyond"]\nshown = ["KL by itself"]\n' + FILE)
+    assert main(["sweep", str(file), "--table"]) == 0
+    divergences = [line.split() for line in capsys.readouterr().out.splitlines() if "2 of 2" in line]
+    assert [row[-4] for row in divergences] == ["0.54", "1.41", divergences[2][-4], divergences[3][-4]]
+    assert [row[5:8] for row in divergences] == [["KL", "by", "itself"]] * 4
     kept = json.loads((file.parent / "two/cnp-eq/seed-1/figures.json").read_text())
     assert kept["made"]["processor seconds"] >= 0
     assert kept["validation"] == -best
@@ -103,6 +109,7 @@ def test_a_table_of_what_is_not_finished_says_so(file, capsys):
         (FILE.replace('"cnp"', '"cpn"'), "cnp"),
         ("rate = 1\n" + FILE, "there is no 'rate'"),
         ('places = ["outside"]\n' + FILE, "outside"),
+        ('shown = ["R.M.S.E"]\n' + FILE, "did you mean RMSE"),
     ],
 )
 def test_a_wrong_file_is_refused(file, text, says, capsys):
