@@ -101,6 +101,8 @@ def kernel_first(case: Case, ndims: Mapping[str, int]) -> dict[str, Turn]:
 
 def sequence_first(case: Case, ndims: Mapping[str, int]) -> dict[str, Turn]:
     """Tokens (N, B, D)."""
+    if case.layer.name in OF_CHANNELS:
+        return {}
     names = (*OF_TOKENS, "output")
     return {name: transposed(1, 0, 2) for name in names if ndims.get(name) == 3}
 

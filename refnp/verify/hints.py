@@ -3,22 +3,23 @@
 import copy
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from refnp.verify.asking import TRIED, Asked
 from refnp.verify.calling import defaults
 from refnp.verify.case import Case
-from refnp.verify.conventions import LAYOUTS, MASKS, changes
+from refnp.verify.conventions import AS_IT_IS, LAYOUTS, MASKS, Layout, Turn, changes
 from refnp.verify.findings import Report
 from refnp.verify.layer_names import cases_named
 from refnp.verify.layers.elsewhere import variants
 from refnp.verify.signatures import root
 
 ALIKE = 1e-9  # what two functions may differ by that are the same on paper
+OTHER_HEADS = {"BHND": "BNHD", "BNHD": "BHND"}
 REDUCTIONS = ("none", "sum", "mean", "batchmean", "rows")
 
 
@@ -33,32 +34,34 @@ def hints(asked: Asked, report: Report) -> list[str]:
     return found
 
 
+class Way(NamedTuple):
+    """Another convention: what is said of it, how a function is asked in it, and whether it changes a case."""
+
+    words: str
+    asked: dict[str, Any]
+    concerns: Callable[[Case], bool]
+
+
 def of_conventions(asked: Asked, report: Report) -> list[str]:
     """The conventions with which the first cases that deviate would hold, output alone."""
     outputs = [row for row in report.deviations if row.quantity == "output"]
     if not outputs:
         return []
     dtype = outputs[0].dtype
-    deviating = list(dict.fromkeys(row.case for row in outputs if row.dtype == dtype))[:TRIED]
-    few = [case for case in asked.cases if case.name in deviating]
+    names = {row.case for row in outputs if row.dtype == dtype}
+    deviating = [case for case in asked.cases if case.name in names]
+    few = deviating[:TRIED]
     if asked.holds_with(few, dtype):  # by what is known of frameworks, which other rows contradict
         return []
-    masks = MASKS if any(map(has_mask, few)) else []
-    ways: list[dict[str, Any]] = [
-        {"layouts": (*asked.layouts, layout)} for layout in LAYOUTS if layout not in asked.layouts
-    ]
-    ways += [{"mask": mask} for mask in masks if mask != asked.mask]
     right = {row.case for row in report.judgements} - {row.case for row in report.deviations}
     found = []
-    for way in ways:
-        is_layout = "layouts" in way
-        concerns = functools.partial(changes, way["layouts"][-1]) if is_layout else has_mask
-        if is_layout and not all(map(concerns, few)):
-            continue
+    for words, way, concerns in [*of_layouts(asked), *of_masks(asked, few)]:
         also = [case for case in asked.cases if case.name in right and concerns(case)][:TRIED]  # are to stay right
-        if asked.holds_with([*few, *also], dtype, **way):
-            option = f"layout={way['layouts'][-1]!r}" if is_layout else f"mask={way['mask']!r}"
-            found.append(f"with {option} the output is right in {'; '.join(deviating)}")
+        groups = by_axes(deviating) if "layouts" in way else [few]  # a function of images is wrong of signals anyway
+        asked_so = [group for group in groups if all(map(concerns, group))]
+        held = [case for group in asked_so if asked.holds_with([*group, *also], dtype, **way) for case in group]
+        if held:
+            found.append(f"{words} the output is right in {listed(held)}")
     reductions = [] if asked.binding.takes("reduction") else REDUCTIONS
     reductions = [
         r for r in reductions if "reduction" in defaults(few[0]) and few[0].options.get("reduction", "mean") != r
@@ -68,8 +71,55 @@ def of_conventions(asked: Asked, report: Report) -> list[str]:
         binding = copy.copy(asked.binding)
         binding.stated = binding.stated | {"reduction"}
         if asked.holds_with(others, dtype, binding=binding):
-            found.append(f"with options={{'reduction': {reduction!r}}} the output is right in {'; '.join(deviating)}")
+            found.append(f"with options={{'reduction': {reduction!r}}} the output is right in {listed(few)}")
     return found
+
+
+def listed(cases: Sequence[Case]) -> str:
+    """The names of the first, and how many more there are."""
+    names = [case.name for case in cases]
+    return "; ".join([*names[:TRIED], *([f"{len(names) - TRIED} more"] if len(names) > TRIED else [])])
+
+
+def of_layouts(asked: Asked) -> list[Way]:
+    """One layout more, one less, or the output in another than the arguments."""
+    found = []
+    for layout in LAYOUTS:
+        concerns = functools.partial(changes, layout)
+        others = tuple(other for other in asked.layouts if other != layout)
+        if layout not in asked.layouts:
+            found.append(Way(f"with layout={layout!r}", {"layouts": (*others, layout)}, concerns))
+            continue
+        found.append(Way(f"without layout={layout!r}", {"layouts": others}, concerns))
+        other = OTHER_HEADS.get(layout, "")
+        of_output = f", and {other!r} of the output," if other else " alone"
+        way = {"layouts": (*others, of_arguments(layout, other))}
+        found.append(Way(f"with layout={layout!r} of the arguments{of_output}", way, concerns))
+    return found
+
+
+def of_arguments(layout: str, other: str) -> Layout:
+    """The arguments in one layout, the output in another, or as it is."""
+
+    def turns(case: Case, ndims: Mapping[str, int]) -> dict[str, Turn]:
+        output = LAYOUTS[other](case, ndims)["output"] if other else AS_IT_IS
+        return {**LAYOUTS[layout](case, ndims), "output": output}
+
+    return turns
+
+
+def by_axes(cases: Sequence[Case]) -> list[list[Case]]:
+    """The first cases with as many axes."""
+    found: dict[tuple[int, ...], list[Case]] = {}
+    for case in cases:
+        found.setdefault(tuple(array.ndim for array in case.problem("float64").arrays.values()), []).append(case)
+    return [group[:TRIED] for group in found.values()]
+
+
+def of_masks(asked: Asked, few: Sequence[Case]) -> list[Way]:
+    """The other masks, if something is hidden."""
+    masks = MASKS if any(map(has_mask, few)) else []
+    return [Way(f"with mask={mask!r}", {"mask": mask}, has_mask) for mask in masks if mask != asked.mask]
 
 
 def has_mask(case: Case) -> bool:
@@ -97,7 +147,7 @@ def of_other_arguments(asked: Asked, report: Report) -> list[str]:
         few = other.offered(every)
         if few and other.holds_with(few, wrong[0]) and not all(map(functools.partial(is_same_of, right), few)):
             changed = {new: theirs for new, theirs in places.items() if new not in own.inputs}
-            found.append(f"with arguments={changed!r} the output is right in {'; '.join(case.name for case in few)}")
+            found.append(f"with arguments={changed!r} the output is right in {listed(few)}")
     return found
 
 

@@ -228,6 +228,40 @@ def test_a_convention_with_which_it_would_hold_is_named():
     assert refnp.judge("softmax", lambda x: x).hints == []
 
 
+def channels_first(x, weight, bias=0.0):
+    """A convolution of images alone."""
+    if x.ndim != 4:
+        raise ValueError("images, please")
+    return layers.convolution(x, weight, bias)
+
+
+def heads_stay(q, k, v):
+    """Attention that does not bring the heads back behind the queries."""
+    return attention(q.swapaxes(1, 2), k.swapaxes(1, 2), v.swapaxes(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("layer", "function", "layout", "hint"),
+    [
+        ("convolution", channels_first, "channels_last", "without layout='channels_last'"),
+        ("convolution", channels_first, "HWIO", "without layout='HWIO'"),
+        ("average_pool", layers.average_pool, "channels_last", "without layout='channels_last'"),
+        ("attention", heads_stay, "BNHD", "with layout='BNHD' of the arguments, and 'BHND' of the output,"),
+        (
+            "group_norm",
+            lambda x, gain, shift, groups=1: layers.group_norm(np.moveaxis(x, -1, 1), gain, shift, groups=groups),
+            "channels_last",
+            "with layout='channels_last' of the arguments alone",
+        ),
+    ],
+)
+def test_a_layout_that_is_not_what_was_named_is_told(layer, function, layout, hint):
+    report = refnp.judge(layer, function, layout=layout, dtypes="float64", seconds=1)
+    assert not report.holds
+    (found,) = report.hints
+    assert found.startswith(f"{hint} the output is right in {layer}/")
+
+
 def test_cases_are_chosen_and_left_out_by_patterns():
     found = lambda **given: {row["case"] for row in refnp.judge("softmax", softmax, **given).rows}
     assert found(only="*axis") == {"softmax/first axis", "softmax/middle axis"}
