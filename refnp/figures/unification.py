@@ -98,7 +98,8 @@ def draw_pipeline() -> Drawn:
     size = np.abs(s.channels).max(1, keepdims=True)
     half = (s.places[1] - s.places[0]) / 2
     extent = (s.places[0] - half, s.places[-1] + half, len(size) + 0.5, 0.5)
-    of_network.imshow(s.channels / size, cmap="RdBu", vmin=-1, vmax=1, aspect="auto", extent=extent, rasterized=True)
+    shown = s.channels / np.where(size, size, 1)  # a channel may be 0 everywhere
+    of_network.imshow(shown, cmap="RdBu", vmin=-1, vmax=1, aspect="auto", extent=extent, rasterized=True)
     of_network.set_title(f"network, {len(size)} channels on the grid, each by its largest number")
     of_network.set_ylabel("channel")
     of_answer.fill_between(s.target, s.mean - 2 * s.std, s.mean + 2 * s.std, color=BLUE, alpha=0.2, lw=0)
