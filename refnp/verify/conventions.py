@@ -4,6 +4,7 @@ LAYOUTS["BNHD"](case, ndims)        {argument: Turn}: how the arrays of a case a
 in_convention(mask, "additive", …)  refnp's mask, True = may attend, as numbers that are added to scores
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -137,12 +138,21 @@ def chosen_layouts(layout: str | Sequence[str] | None, cases: Sequence[Case]) ->
         if not any(changes(name, case) for case in cases):
             there = ", ".join(other for other in LAYOUTS if any(changes(other, case) for case in cases))
             raise ValueError(f"layout={name!r} changes nothing of {cases[0].layer.name}; name {there or 'none'}")
+    for one, other in itertools.combinations(dict.fromkeys(names), 2):
+        case = next((case for case in cases if changes(one, case) and changes(other, case)), None)
+        if case is not None and (both := turned_by(one, case) & turned_by(other, case)):
+            raise ValueError(f"layout={names!r}: {one} and {other} both say how {min(both)} lies; name one of them")
     return names
+
+
+def turned_by(layout: str, case: Case) -> set[str]:
+    """The arrays of a case that a layout turns round."""
+    return {*LAYOUTS[layout](case, {name: array.ndim for name, array in case.problem("float64").arrays.items()})}
 
 
 def changes(layout: str, case: Case) -> bool:
     """Whether a layout changes anything of a case."""
-    return bool(LAYOUTS[layout](case, {name: array.ndim for name, array in case.problem("float64").arrays.items()}))
+    return bool(turned_by(layout, case))
 
 
 def chosen_mask(mask: str | None, cases: Sequence[Case]) -> str:

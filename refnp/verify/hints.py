@@ -12,7 +12,7 @@ import numpy as np
 from refnp.verify.asking import TRIED, Asked
 from refnp.verify.calling import defaults
 from refnp.verify.case import Case
-from refnp.verify.conventions import AS_IT_IS, LAYOUTS, MASKS, Layout, Turn, changes
+from refnp.verify.conventions import AS_IT_IS, LAYOUTS, MASKS, Layout, Turn, changes, turned_by
 from refnp.verify.findings import Report
 from refnp.verify.layer_names import cases_named
 from refnp.verify.layers.elsewhere import variants
@@ -55,10 +55,10 @@ def of_conventions(asked: Asked, report: Report) -> list[str]:
         return []
     right = {row.case for row in report.judgements} - {row.case for row in report.deviations}
     found = []
-    for words, way, concerns in [*of_layouts(asked), *of_masks(asked, few)]:
+    alike = by_axes(deviating)  # a function of images is wrong of signals in any layout
+    for words, way, concerns in [*of_layouts(asked, few[0]), *of_masks(asked, few)]:
         also = [case for case in asked.cases if case.name in right and concerns(case)][:TRIED]  # are to stay right
-        groups = by_axes(deviating) if "layouts" in way else [few]  # a function of images is wrong of signals anyway
-        asked_so = [group for group in groups if all(map(concerns, group))]
+        asked_so = [group for group in (alike if "layouts" in way else [few]) if all(map(concerns, group))]
         held = [case for group in asked_so if asked.holds_with([*group, *also], dtype, **way) for case in group]
         if held:
             found.append(f"{words} the output is right in {listed(held)}")
@@ -81,20 +81,23 @@ def listed(cases: Sequence[Case]) -> str:
     return "; ".join([*names[:TRIED], *([f"{len(names) - TRIED} more"] if len(names) > TRIED else [])])
 
 
-def of_layouts(asked: Asked) -> list[Way]:
-    """One layout more, one less, or the output in another than the arguments."""
+def of_layouts(asked: Asked, case: Case) -> list[Way]:
+    """One layout more or another, one less, or the output in another than the arguments."""
     found = []
     for layout in LAYOUTS:
         concerns = functools.partial(changes, layout)
-        others = tuple(other for other in asked.layouts if other != layout)
-        if layout not in asked.layouts:
-            found.append(Way(f"with layout={layout!r}", {"layouts": (*others, layout)}, concerns))
-            continue
-        found.append(Way(f"without layout={layout!r}", {"layouts": others}, concerns))
-        other = OTHER_HEADS.get(layout, "")
-        of_output = f", and {other!r} of the output," if other else " alone"
-        way = {"layouts": (*others, of_arguments(layout, other))}
-        found.append(Way(f"with layout={layout!r} of the arguments{of_output}", way, concerns))
+        named = [other for other in asked.layouts if isinstance(other, str)]
+        gone = [other for other in named if other == layout or turned_by(other, case) & turned_by(layout, case)]
+        others = tuple(other for other in asked.layouts if other not in gone)
+        if layout not in named:
+            instead = f" in place of {gone[0]!r}" if gone else ""
+            found.append(Way(f"with layout={layout!r}{instead}", {"layouts": (*others, layout)}, concerns))
+        else:
+            other = OTHER_HEADS.get(layout, "")
+            of_output = f", and {other!r} of the output," if other else " alone"
+            way = {"layouts": (*others, of_arguments(layout, other))}
+            found.append(Way(f"without layout={layout!r}", {"layouts": others}, concerns))
+            found.append(Way(f"with layout={layout!r} of the arguments{of_output}", way, concerns))
     return found
 
 

@@ -262,6 +262,13 @@ def test_a_layout_that_is_not_what_was_named_is_told(layer, function, layout, hi
     assert found.startswith(f"{hint} the output is right in {layer}/")
 
 
+def test_of_two_layouts_of_the_same_arrays_one_is_to_be_named():
+    with pytest.raises(ValueError, match=r"BHND and BNHD both say how key lies; name one of them$"):
+        refnp.judge("attention", heads_stay, layout=("BHND", "BNHD"))
+    report = refnp.judge("attention", attention, layout="BNHD", dtypes="float64", seconds=1)
+    assert any(hint.startswith("with layout='BHND' in place of 'BNHD' the output is right in") for hint in report.hints)
+
+
 def test_cases_are_chosen_and_left_out_by_patterns():
     found = lambda **given: {row["case"] for row in refnp.judge("softmax", softmax, **given).rows}
     assert found(only="*axis") == {"softmax/first axis", "softmax/middle axis"}

@@ -315,7 +315,7 @@ def overconfidence():
 @unseen(
     'attentive NPs have "poor performance on sequential decision-making problems"',
     "Sivaraya (2023) 3.1",
-    "in optimisation an ANP has half as much regret again as TNP-D, CANP has not; in the bandit ANP has less",
+    "in optimisation an ANP has as much regret as TE-TNP, CANP as TNP-D; in the bandit ANP has no more than TNP-D",
     tests="tests/studies/test_decisions.py",
 )
 def sequential_decisions():
