@@ -5,7 +5,8 @@
     bruinsma    Bruinsma (2022), neuralprocesses: eq, matern, weakly_periodic, sawtooth
 
 In all of them the sizes M of the context and N of the targets are drawn once for a batch of 16, and places are uniform.
-Hyper-parameters, noise and sizes are the ones of the published code, which is not always what the papers print.
+Hyper-parameters, noise and sizes are the ones of the published code, which is not always what the papers print; the
+sizes of Bruinsma's sawtooth are those of the thesis, whose results are known: its code has changed them since.
 """
 
 import dataclasses
@@ -67,7 +68,8 @@ def bruinsma(kernel: str = "eq", where: str = "inside", *, dx: int = 1) -> Gauss
     M ∈ {0 … 30 dx}, N = 50 dx; noise variance .05 (a standard deviation of .22); length scales .25, weakly periodic
     EQ(.5) times periodic(.25), all times √dx. `where` is "inside", all in (−2, 2), for training and evaluation; for
     evaluation only "shifted", all in (2, 6), and "beyond", contexts in (−2, 2) and targets in (2, 6). The sawtooth has
-    no noise, a frequency of U(2, 4)/√dx, a random direction and phase, M ∈ {0 … 30} (75 dx if dx > 1), N = 100 dx.
+    no noise, a frequency of U(2, 4)/√dx, a random direction and phase, M ∈ {0 … 75 dx}, N = 100 dx; neuralprocesses
+    of today has M ∈ {0 … 30} if dx = 1.
     """
     if where not in WHERE:
         raise ValueError(f"bruinsma: where is {where!r}; use one of {', '.join(WHERE)}")
@@ -75,8 +77,7 @@ def bruinsma(kernel: str = "eq", where: str = "inside", *, dx: int = 1) -> Gauss
     factor = math.sqrt(dx)
     places = Places((0, 30 * dx), (50 * dx, 50 * dx), context_range, target_range, dx=dx)
     if kernel == "sawtooth":
-        most = 30 if dx == 1 else 75 * dx
-        places = dataclasses.replace(places, context=(0, most), target=(100 * dx, 100 * dx))
+        places = dataclasses.replace(places, context=(0, 75 * dx), target=(100 * dx, 100 * dx))
         return SawtoothTasks(frequency=(2.0 / factor, 4.0 / factor), places=places, directions=True)
     kernels = {
         "eq": EQ(0.25 * factor),

@@ -100,10 +100,10 @@ def test_the_counts_of_gordon():
 
 
 def test_the_counts_of_bruinsma():
-    for kernel, most in (("eq", 50), ("sawtooth", 100)):
-        contexts, targets = counts(bruinsma(kernel))
-        assert set(contexts.tolist()) == set(range(31))
-        assert set(targets.tolist()) == {most}
+    for kernel, most, number in (("eq", 30, 50), ("sawtooth", 75, 100)):
+        contexts, targets = counts(bruinsma(kernel), 1000)
+        assert set(contexts.tolist()) == set(range(most + 1))
+        assert set(targets.tolist()) == {number}
     contexts, targets = counts(bruinsma("eq", dx=2), 1000)
     assert (contexts.min(), contexts.max(), set(targets.tolist())) == (0, 60, {100})
 
