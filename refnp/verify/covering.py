@@ -78,15 +78,15 @@ def cover(
     Half of all values are defaults.
     """
     wanted -= of_row([0] * len(factors))
+    sizes = [len(factor.values) for factor in factors]
     while wanted:
         seed = min(wanted, key=lambda one: (-len(one), one))
-        values = [range(len(factor.values)) for factor in factors]
-        rows = [[int(rng.choice(few)) for few in values] for _ in range(TRIES)]
-        for row in rows:
-            usual = [(i, 0) for i in range(len(factors)) if rng.random() < 0.5]
-            for i, a in (*usual, *((i, 0) for i in at_default), *seed):
-                row[i] = a
-        rows.sort(key=lambda row: -len(wanted & of_row(row)))
+        drawn = rng.integers(sizes, size=(TRIES, len(factors)))
+        drawn[rng.random(drawn.shape) < 0.5] = 0
+        drawn[:, at_default] = 0
+        for i, a in seed:
+            drawn[:, i] = a
+        rows = sorted(drawn.tolist(), key=lambda row: -len(wanted & of_row(row)))
         rows += [whole(seed, factors), whole(seed, factors, small=True)]
         best = next((row for row in rows if draw(row)), None)
         wanted -= {seed} | (of_row(best) if best else set())

@@ -283,7 +283,7 @@ class Maker:
     def cases(self) -> Iterator[tuple[str, dict, dict]]:
         """(what is particular, inputs, options) of each case."""
         factors = list(self.factors())
-        drawn: dict[str, tuple[dict, dict]] = {}
+        drawn: dict[str, tuple[dict, dict] | None] = {}
 
         def draw(row: list[int]) -> bool:
             """Whether these values make a case: not too large, not refused, and not the same everywhere."""
@@ -295,14 +295,14 @@ class Maker:
             if said not in drawn:
                 rng = np.random.default_rng(zlib.crc32(f"{self.layer.name}/{said}".encode()))
                 inputs, options = self.drawn(chosen, rng)
-                if not self.says_something(inputs, options, finite=chosen["structure"] in ENDS):
-                    return False
-                drawn[said] = inputs, options
-            return True
+                says = self.says_something(inputs, options, finite=chosen["structure"] in ENDS)
+                drawn[said] = (inputs, options) if says else None
+            return drawn[said] is not None
 
         covering(factors, set(self.wanted(factors)), draw, np.random.default_rng(0))
         for said, arguments in drawn.items():
-            yield said, *arguments
+            if arguments is not None:
+                yield said, *arguments
 
     def known(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
         """The lengths of all letters, and the options."""
