@@ -139,8 +139,7 @@ def chosen_layouts(layout: str | Sequence[str] | None, cases: Sequence[Case]) ->
             there = ", ".join(other for other in LAYOUTS if any(changes(other, case) for case in cases))
             raise ValueError(f"layout={name!r} changes nothing of {cases[0].layer.name}; name {there or 'none'}")
     for one, other in itertools.combinations(dict.fromkeys(names), 2):
-        case = next((case for case in cases if changes(one, case) and changes(other, case)), None)
-        if case is not None and (both := turned_by(one, case) & turned_by(other, case)):
+        if both := next(filter(None, (turned_by(one, case) & turned_by(other, case) for case in cases)), None):
             raise ValueError(f"layout={names!r}: {one} and {other} both say how {min(both)} lies; name one of them")
     return names
 

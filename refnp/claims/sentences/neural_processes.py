@@ -336,7 +336,7 @@ def sequential_decisions():
     chance, exact = regret[decisions.RANDOM], regret[decisions.EXACT]
     vectors = [regret[name] for name in ("cnp", "np")]
     return [
-        fails(anp < chance[0] / 3 and regret["canp"][0] < 1.1 * max(tnpd, regret["tetnp"][0]),
+        fails(regret["canp"][0] < 1.1 * max(tnpd, regret["tetnp"][0]) < anp < chance[0] / 3,
             f"optimisation: ANP {of_anp}, CANP {regret['canp'][0]:.1f}, TNP-D {of_tnpd}, TE-TNP "
             f"{regret['tetnp'][0]:.1f}, exact posterior {exact[0]:.1f}"),
         fails(anp_bandit < 0.4 * chance[1] and anp_bandit < 1.1 * tnpd_bandit,
