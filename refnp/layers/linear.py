@@ -17,14 +17,22 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from refnp.autograd import linear, take
+from refnp.autograd import broadcast_to, concatenate, linear, take
 from refnp.autograd.declaration import takes, takes_unchecked
 from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.activation import relu
 from refnp.layers.module import Module
-from refnp.numbers.arrays import floating
+from refnp.numbers.arrays import broadcast_shapes, floating
 from refnp.numbers.words import root
+
+
+def side_by_side(*parts: Array | Tensor) -> Array | Tensor:
+    """Features (..., D₁), (..., D₂), … → (..., D₁ + D₂ + …); the axes in front broadcast."""
+    front = broadcast_shapes(*(a.shape[:-1] for a in parts))
+    shapes = [(*front, a.shape[-1]) for a in parts]
+    wide = [a if a.shape == shape else broadcast_to(a, shape) for a, shape in zip(parts, shapes, strict=True)]
+    return concatenate(wide, -1)
 
 
 class Linear(Module):

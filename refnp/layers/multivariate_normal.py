@@ -19,6 +19,7 @@ from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.density import low_rank_normal_log_prob, multivariate_normal_log_prob, refuse_factors
 from refnp.layers.distributions import Distribution, Normal, common_dtype
 from refnp.layers.divergence import multivariate_normal_kl
+from refnp.layers.linear import side_by_side
 from refnp.layers.loss import HALF_LOG_TWO_PI
 from refnp.layers.masked_reductions import broadcast_shape, check_positive, full_mask, numbers
 from refnp.numbers.arrays import broadcast_shapes
@@ -143,10 +144,7 @@ class LowRankNormal(Distribution):
 
     def marginals(self) -> Normal:
         """The distribution of each of the N alone: Σ_k F_nk² + σ_n². Their log p do not add up to the joint one."""
-        columns = [self.factor, self.std[..., None]]
-        batch = broadcast_shapes(*(a.shape[:-1] for a in columns))
-        columns = [ag.broadcast_to(a, (*batch, a.shape[-1])) for a in columns]
-        return Normal(self.mean, ag.norm(ag.concatenate(columns, -1), -1))
+        return Normal(self.mean, ag.norm(side_by_side(self.factor, self.std[..., None]), -1))
 
     def entropy(self) -> Array | Tensor:
         """½ log det(F Fᵀ + diag(σ²)) + (N/2) log 2πe = N/2 − log p(μ), of `shape`."""

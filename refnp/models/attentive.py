@@ -33,7 +33,7 @@ from refnp.layers.activation import relu
 from refnp.layers.attention import attention
 from refnp.layers.distributions import Normal
 from refnp.layers.layer_norm import LayerNorm
-from refnp.layers.linear import MLP, Linear
+from refnp.layers.linear import MLP, Linear, side_by_side
 from refnp.layers.masks import without_unread
 from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, split_heads
@@ -43,7 +43,6 @@ from refnp.models.neural_process import (
     ByRepresentation,
     NeuralProcess,
     SetEncoder,
-    at_every,
     for_every_query,
     normal_of,
 )
@@ -85,7 +84,7 @@ class CrossEncoder(Module):
 
     Queries and keys are made by one MLP of x with `query_depth` linear maps, values by one of (x, y) with `depth` − 2
     and a self-attention block, in which the context points attend to each other; `hidden` is the width of all.
-    Shapes: context_x (B, M, dx), pairs (B, M, dx+dy), mask (B, M), target_x (B, N, dx) → (B, N, hidden).
+    Shapes: context_x (B, M, dx), pairs (..., B, M, dx+dy), mask (B, M), target_x (B, N, dx) → (..., B, N, hidden).
     """
 
     def __init__(
@@ -109,9 +108,9 @@ class CrossEncoder(Module):
     def __call__(
         self, context_x: Array | Tensor, pairs: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
     ) -> Array | Tensor:
-        values = self.value(pairs)  # (B, M, F)
+        values = self.value(pairs)  # (..., B, M, F)
         allowed = for_every_query(mask)  # (B, 1, M)
-        values = self.self_attention(values, values, values, allowed)  # (B, M, F)
+        values = self.self_attention(values, values, values, allowed)  # (..., B, M, F)
         return self.cross_attention(self.place(target_x), self.place(context_x), values, allowed)
 
 
@@ -176,10 +175,10 @@ class CANP(Attentive, ByRepresentation):
     def represent(
         self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
     ) -> Array | Tensor:
-        """What the decoder is given for each target beside x, [r_n, r], (B, N, F)."""
-        pairs = ag.concatenate([context_x, context_y], -1)  # (B, M, dx+dy)
-        local = self.cross_encoder(context_x, pairs, mask, target_x)  # (B, N, F)
-        return ag.concatenate([local, at_every(target_x, self.encoder(pairs, mask))], -1)
+        """What the decoder is given for each target beside x, [r_n, r], (..., B, N, F)."""
+        pairs = side_by_side(context_x, context_y)  # (..., B, M, dx+dy)
+        local = self.cross_encoder(context_x, pairs, mask, target_x)  # (..., B, N, F)
+        return side_by_side(local, self.encoder(pairs, mask)[..., None, :])
 
 
 class AttnCNP(NeuralProcess):

@@ -29,11 +29,10 @@ from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Tensor
 from refnp.layers.distributions import Normal
-from refnp.layers.linear import Linear
+from refnp.layers.linear import Linear, side_by_side
 from refnp.layers.mixture import Mixture
 from refnp.layers.module import on_tape
 from refnp.models.attentive import CANP
-from refnp.models.chain_rule import repeated
 from refnp.models.checks import check_positive_counts
 from refnp.models.latent import joined_points
 from refnp.models.neural_process import CNP, ByRepresentation, mean_of_present, normal_of
@@ -127,16 +126,14 @@ class Bootstrapping(ByRepresentation):
         draws: Draws,
     ) -> tuple[Normal, Normal]:
         """`plain`, (B, N, dy), and the ensemble, (S, B, N, dy)."""
-        r = self.represent(context_x, context_y, mask, target_x)  # (B, N, F)
-        s = len(draws[0])
-        there, new_y = np.tile(mask, (s, 1)), self.bootstrapped(context_x, context_y, mask, draws)
+        r = self.represent(context_x, context_y, mask, target_x)  # (B, N or 1, F)
+        new_y = self.bootstrapped(context_x, context_y, mask, draws)  # (S, B, M, dy)
         places = raw(context_x).real if self.constant_places else context_x
-        adapted = self.represent(repeated(places, s), new_y, there, repeated(target_x, s))  # (S·B, N, F)
+        adapted = self.represent(places, new_y, mask, target_x)  # (S, B, N or 1, F)
         first, *others = self.decoder.layers
-        h = first(ag.concatenate([r, target_x], -1))  # (B, N, H)
-        more = ag.reshape(self.adaptation(adapted), (s, *h.shape))  # (S, B, N, H)
+        h = first(side_by_side(r, target_x))  # (B, N, H)
         found = []
-        for hidden in (h, h + more):
+        for hidden in (h, h + self.adaptation(adapted)):  # and (S, B, N, H)
             for layer in others:
                 hidden = layer(self.decoder.activation(hidden))
             found.append(normal_of(hidden, self.floor, self.deviation))
@@ -145,17 +142,14 @@ class Bootstrapping(ByRepresentation):
     def bootstrapped(
         self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, draws: Draws
     ) -> Array:
-        """The y of the adapted contexts Ĉ, (S·B, M, dy), draw after draw; without gradient."""
+        """The y of the adapted contexts Ĉ, (S, B, M, dy), draw after draw; without gradient."""
         x, y, (pairs, residuals) = raw(context_x).real, raw(context_y).real, draws
-        (s, b, m), there = pairs.shape, np.tile(mask, (len(pairs), 1))
         with ag.no_grad():
-            some_x, some_y = (taken(a, pairs).reshape(s * b, m, a.shape[-1]) for a in (x, y))
-            p = self.plain(some_x, some_y, there, repeated(x, s))
+            p = self.plain(taken(x, pairs), taken(y, pairs), mask, x)
         mean, std = raw(p.mean).real, raw(p.std).real
-        e = residuals_of(raw(repeated(y, s)), mean, std)
-        e = np.take_along_axis(e, residuals.reshape(s * b, m, 1), 1)
-        e = e - raw(mean_of_present(e, there))[:, None]
-        return np.where(there[..., None], mean + std * e, 0)
+        e = np.take_along_axis(residuals_of(y, mean, std), residuals[..., None], -2)
+        e = e - raw(mean_of_present(e, mask))[..., None, :]
+        return np.where(mask[..., None], mean + std * e, 0)
 
     @on_tape()
     def loss(self, task: "Task", *, rng: np.random.Generator | None = None, draws: Draws | None = None) -> Tensor:

@@ -30,10 +30,11 @@ from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activation import sigmoid
 from refnp.layers.distributions import Normal, kl_divergence
+from refnp.layers.linear import side_by_side
 from refnp.layers.mixture import Mixture, log_mean_exp
 from refnp.layers.module import on_tape
 from refnp.models.checks import check_floor, check_positive_counts
-from refnp.models.neural_process import NormalOutputs, Pooled, at_every, normal_of
+from refnp.models.neural_process import NormalOutputs, Pooled, normal_of
 
 if TYPE_CHECKING:
     from refnp.tasks import Task
@@ -108,7 +109,7 @@ class LatentModel(NormalOutputs):
     def represent(
         self, context_x: Array | Tensor, pairs: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
     ) -> Array | Tensor | None:
-        """What the decoder is given for each target beside z and x, (B, N, F); None here."""
+        """What the decoder is given for each target beside z and x, (B, N or 1, F); None here."""
         return None
 
     def _predicted(
@@ -166,13 +167,12 @@ class LatentModel(NormalOutputs):
     ) -> Callable:
         """The function z (S, B, L) → Normal of (S, B, N, dy)."""
         pairs = ag.concatenate([context_x, context_y], -1)  # (B, M, dx+dy)
-        r = self.represent(context_x, pairs, mask, target_x)
+        r = self.represent(context_x, pairs, mask, target_x)  # (B, N or 1, F), or None
+        others = [] if r is None else [r]
 
         def decode(z):
-            z = at_every(target_x, z)  # (S, B, N, L)
-            given = [target_x] if r is None else [r, target_x]
-            *others, x = [ag.broadcast_to(a, (z.shape[0], *a.shape)) for a in given]
-            return normal_of(self.decoder(ag.concatenate([*others, z, x], -1)), self.floor, self.deviation)
+            given = side_by_side(*others, z[..., None, :], target_x)  # (S, B, N, ·)
+            return normal_of(self.decoder(given), self.floor, self.deviation)
 
         return decode
 
@@ -302,5 +302,5 @@ class LatentNP(Pooled, LatentModel):
     def represent(
         self, context_x: Array | Tensor, pairs: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
     ) -> Array | Tensor | None:
-        """The mean r of the context, the same for every target."""
-        return None if self.encoder is None else at_every(target_x, self.encoder(pairs, mask))
+        """The mean r of the context, the same for every target, (B, 1, F)."""
+        return None if self.encoder is None else self.encoder(pairs, mask)[..., None, :]

@@ -30,7 +30,7 @@ from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activation import relu, softplus
 from refnp.layers.distributions import Normal
-from refnp.layers.linear import MLP
+from refnp.layers.linear import MLP, side_by_side
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.mixture import Mixture
 from refnp.layers.module import Module, on_tape, options_of
@@ -258,8 +258,8 @@ class ByRepresentation(NormalOutputs):
     def _predicted(
         self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
     ) -> Normal:
-        r = self.represent(context_x, context_y, mask, target_x)  # (B, N, F)
-        return normal_of(self.decoder(ag.concatenate([r, target_x], -1)), self.floor, self.deviation)
+        r = self.represent(context_x, context_y, mask, target_x)  # (..., B, N or 1, F)
+        return normal_of(self.decoder(side_by_side(r, target_x)), self.floor, self.deviation)
 
 
 class Pooled(NeuralProcess):
@@ -321,18 +321,18 @@ class CNP(Pooled, ByRepresentation):
     def represent(
         self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
     ) -> Array | Tensor:
-        """What the decoder is given for each target beside x, (B, N, F): r, the same for all of a task."""
-        pairs = ag.concatenate([context_x, context_y], -1)  # (B, M, dx+dy)
-        r = ag.concatenate([encoder(pairs, mask) for encoder in self.encoders], -1)  # (B, F)
-        return at_every(target_x, r)
+        """What the decoder is given beside x, (..., B, 1, F): r, the same for all targets of a task."""
+        pairs = side_by_side(context_x, context_y)  # (..., B, M, dx+dy)
+        return ag.concatenate([encoder(pairs, mask) for encoder in self.encoders], -1)[..., None, :]
 
 
 class SetEncoder(Module):
     """A set of pairs as one vector, r = ρ(mean_m φ(p_m)); with `attention`, pairs attend to each other before the mean.
 
-    Shapes: pairs (B, M, features), mask (B, M) → (B, out). φ has `before` linear maps, ρ has `after`, with `activation`
-    between them and `hidden` numbers. `attention` is a module (query, key, value, mask) → tokens, after one more
-    activation. With pooling="sum" it is ρ(Σ_m φ(p_m)). With after=0 there is no ρ, and φ gives the `out` numbers.
+    Shapes: pairs (..., B, M, features), mask (B, M) → (..., B, out). φ has `before` linear maps, ρ has `after`, with
+    `activation` between them and `hidden` numbers. `attention` is a module (query, key, value, mask) → tokens, after
+    one more activation. With pooling="sum" it is ρ(Σ_m φ(p_m)). With after=0 there is no ρ, and φ gives the `out`
+    numbers.
     Raises ValueError for another pooling, a negative `after`, or attention without ρ to another width than `hidden`.
     """
 
@@ -362,30 +362,28 @@ class SetEncoder(Module):
         self.after = MLP([*[hidden] * after, out], activation=activation, rng=rng) if after else None
 
     def __call__(self, pairs: Array | Tensor, mask: np.ndarray) -> Array | Tensor:
-        tokens = self.before(pairs)  # (B, M, H)
+        tokens = self.before(pairs)  # (..., B, M, H)
         if self.attention is not None:
             tokens = self.activation(tokens)
-            tokens = self.attention(tokens, tokens, tokens, for_every_query(mask))  # (B, M, H)
-        r = mean_of_present(tokens, mask, pooling=self.pooling)  # (B, H)
+            tokens = self.attention(tokens, tokens, tokens, for_every_query(mask))  # (..., B, M, H)
+        r = mean_of_present(tokens, mask, pooling=self.pooling)  # (..., B, H)
         return r if self.after is None else self.after(r)
 
 
 def mean_of_present(x: Array | Tensor, mask: np.ndarray, *, pooling: str = "mean") -> Array | Tensor:
-    """The mean, or the "sum", of the points x (B, M, D) present under the mask (B, M) → (B, D); 0 if none is."""
+    """The mean, or the "sum", of the points x present under the mask, 0 if none is.
+
+    Shapes: x (..., B, M, D), mask (B, M) → (..., B, D).
+    """
     weights = mask.astype(raw(x).real.dtype)  # (B, M)
     if pooling == "mean":
         weights = weights / np.maximum(mask.sum(-1, keepdims=True), 1).astype(weights.dtype)
-    return ag.matmul(weights[:, None, :], x)[:, 0]  # (B, D)
+    return ag.matmul(weights[:, None, :], x)[..., 0, :]  # (..., B, D)
 
 
 def for_every_query(mask: np.ndarray) -> np.ndarray | None:
     """Which points are present (B, M), as a mask for attention: (B, 1, M), or None if all are."""
     return None if not is_kind(mask) and mask.all() else mask[:, None, :]
-
-
-def at_every(target_x: Array | Tensor, r: Array | Tensor) -> Array | Tensor:
-    """One vector r (..., B, D) for all N targets (B, N, dx) of a task → (..., B, N, D)."""
-    return ag.broadcast_to(r[..., None, :], (*r.shape[:-1], target_x.shape[-2], r.shape[-1]))
 
 
 def normal_of(values: Array | Tensor, floor: float = 0.0, deviation: str = "softplus") -> Normal:

@@ -163,14 +163,10 @@ def joint_limits(model, *arrays):
 
 
 def with_adapted(model, x, y, mask, draws, *, places):
-    """The model, whose adapted contexts have values, and with `places` also places, that are given numbers.
-
-    There are two draws at least.
-    """
+    """The model, whose adapted contexts have values, and with `places` also places, that are given numbers."""
     given = model.without_tape()
     zeroed = model.sets(x, y, x, mask)[:2]
-    values, copies = model.bootstrapped(*zeroed, mask, draws), np.tile(zeroed[0], (len(draws[0]), 1, 1))
-    represent, given.constant_places = given.represent, False
-    given.bootstrapped = lambda *_: values
-    given.represent = lambda at, *others: represent(copies if places and len(at) > len(x) else at, *others)
+    values, represent = model.bootstrapped(*zeroed, mask, draws), given.represent
+    given.constant_places, given.bootstrapped = False, lambda *_: values
+    given.represent = lambda at, y, *others: represent(zeroed[0] if places and y is values else at, y, *others)
     return given

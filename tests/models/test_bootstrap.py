@@ -70,14 +70,13 @@ def test_adapted_contexts_have_residuals_of_mean_0(seed, size):
     sets = model.sets(x, y, target_x, mask)
     pairs, residuals = resampling(generator(seed), mask, 2)
     adapted = model.bootstrapped(*sets[:2], mask, (pairs, residuals))
-    assert adapted.shape == (2 * size[0], size[1], size[4])
-    hidden = np.tile(mask, (2, 1))
-    assert not adapted[~hidden].any()
+    assert adapted.shape == (2, *size[:2], size[4])
+    assert not adapted[:, ~mask].any()
     for s in range(2):
         some = [np.take_along_axis(a, pairs[s][..., None], 1) for a in sets[:2]]
         p = model.plain(*some, mask, sets[0])
         mean, std = raw(p.mean), raw(p.std)
-        e = (adapted[s * size[0] : (s + 1) * size[0]] - mean) / std * mask[..., None]
+        e = (adapted[s] - mean) / std * mask[..., None]
         lost = ((np.abs(mean) / std + np.abs(e)) * mask[..., None]).sum(1)  # in μ + σ ε − μ, in units of σ
         drawn = np.take_along_axis((sets[1] - mean) / std, residuals[s][..., None], 1)
         lost += size[1] * np.abs(drawn * mask[..., None]).sum(1)  # in the mean, for each of the points

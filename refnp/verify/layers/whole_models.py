@@ -226,15 +226,13 @@ def ensemble_on_tape(model, *sets, **options):
 
 
 def bootstrapped(model, x, y, mask, draws):
-    """ŷ = μ + σ e of all members, (S·B, M, dy): μ and σ of the pairs drawn, e the residuals drawn less their mean."""
-    (pairs, residuals), (s, b, m) = draws, draws[0].shape
-    there, row = np.tile(mask, (s, 1)), np.arange(b)[None, :, None]
-    some_x, some_y = (ag.reshape(a[row, pairs], (s * b, m, a.shape[-1])) for a in (x, y))
-    places, values = (ag.concatenate([a] * s, 0) for a in (x, y))
-    law = model.plain(some_x, some_y, there, places)
-    e = ((values - law.mean) / law.std)[np.arange(s * b)[:, None], residuals.reshape(s * b, m)]
-    e = e - mean_of_present(e, there)[:, None]
-    return ag.where(there[..., None], law.mean + law.std * e, 0.0)
+    """ŷ = μ + σ e of all members, (S, B, M, dy): μ and σ of the pairs drawn, e the residuals drawn less their mean."""
+    pairs, residuals = draws
+    member, row = np.ogrid[: len(pairs), : len(mask), :1][:2]
+    law = model.plain(x[row, pairs], y[row, pairs], mask, x)
+    e = ((y - law.mean) / law.std)[member, row, residuals]
+    e = e - mean_of_present(e, mask)[..., None, :]
+    return ag.where(mask[..., None], law.mean + law.std * e, 0.0)
 
 
 def at_pixels(model, image, *, mask):
