@@ -143,13 +143,17 @@ class Bootstrapping(ByRepresentation):
         self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, draws: Draws
     ) -> Array:
         """The y of the adapted contexts Ĉ, (S, B, M, dy), draw after draw; without gradient."""
-        x, y, (pairs, residuals) = raw(context_x).real, raw(context_y).real, draws
         with ag.no_grad():
-            p = self.plain(taken(x, pairs), taken(y, pairs), mask, x)
-        mean, std = raw(p.mean).real, raw(p.std).real
-        e = np.take_along_axis(residuals_of(y, mean, std), residuals[..., None], -2)
-        e = e - raw(mean_of_present(e, mask))[..., None, :]
-        return np.where(mask[..., None], mean + std * e, 0)
+            return raw(self.adapted(raw(context_x).real, raw(context_y).real, mask, draws)).real
+
+    def adapted(self, x: Array | Tensor, y: Array | Tensor, mask: np.ndarray, draws: Draws) -> Array | Tensor:
+        """μ_m + σ_m ε̂_m of steps 1 to 3, (S, B, M, dy), 0 where no point is."""
+        pairs, residuals = draws
+        member, task = np.ogrid[: len(pairs), : len(mask), :1][:2]
+        p = self.plain(x[task, pairs], y[task, pairs], mask, x)
+        e = residuals_of(y, p.mean, p.std)[member, task, residuals]
+        e = e - mean_of_present(e, mask)[..., None, :]
+        return ag.where(mask[..., None], p.mean + p.std * e, 0.0)
 
     @on_tape()
     def loss(self, task: "Task", *, rng: np.random.Generator | None = None, draws: Draws | None = None) -> Tensor:
@@ -224,13 +228,8 @@ def resampling(rng: np.random.Generator, mask: np.ndarray, samples: int) -> Draw
     return pairs, residuals
 
 
-def residuals_of(y: Array, mean: Array, std: Array) -> Array:
+def residuals_of(y: Array | Tensor, mean: Array | Tensor, std: Array | Tensor) -> Array | Tensor:
     """(y − μ)/σ, at most 1/u in size: beyond that σ is lost beside y − μ, and sums of such residuals may overflow."""
     limit = 1 / np.finfo(y.dtype).eps
     with np.errstate(over="ignore"):
-        return np.clip((y - mean) / std, -limit, limit)
-
-
-def taken(a: Array, chosen: Array) -> Array:
-    """Points of a (B, M, D) by their numbers (S, B, M): (S, B, M, D)."""
-    return np.take_along_axis(a[None], chosen[..., None], 2)
+        return ag.clip((y - mean) / std, -limit, limit)

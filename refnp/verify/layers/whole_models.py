@@ -29,7 +29,6 @@ from refnp.layers.module import Module
 from refnp.layers.set_convolution import GridOptions
 from refnp.layers.unet import SimpleCNN
 from refnp.models.convcnp import Encoding
-from refnp.models.neural_process import mean_of_present
 from refnp.numbers.rounding import Rounded
 from refnp.verify.case import Case, Draw, Layer, normal
 from refnp.verify.layers.multi_head import bound
@@ -221,18 +220,8 @@ def ensemble(model, context_x, context_y, target_x, *, pairs, residuals, context
 
 def ensemble_on_tape(model, *sets, **options):
     """The same with the adapted contexts on the tape; in training they are constants."""
-    vars(model)["bootstrapped"] = functools.partial(bootstrapped, model)
+    vars(model)["bootstrapped"] = model.adapted
     return ensemble(model, *sets, **options)
-
-
-def bootstrapped(model, x, y, mask, draws):
-    """ŷ = μ + σ e of all members, (S, B, M, dy): μ and σ of the pairs drawn, e the residuals drawn less their mean."""
-    pairs, residuals = draws
-    member, row = np.ogrid[: len(pairs), : len(mask), :1][:2]
-    law = model.plain(x[row, pairs], y[row, pairs], mask, x)
-    e = ((y - law.mean) / law.std)[member, row, residuals]
-    e = e - mean_of_present(e, mask)[..., None, :]
-    return ag.where(mask[..., None], law.mean + law.std * e, 0.0)
 
 
 def at_pixels(model, image, *, mask):
