@@ -86,6 +86,13 @@ def logistic_slope(x):
     return logistic(x) * logistic(-x)
 
 
+@part
+def log_of_one_more(x, scaled, beta):
+    """log(1 + e^(βx))/β = max(x, 0) + log1p(e^(−β|x|))/β, which overflows nowhere; βx is `scaled`."""
+    rest = np.log1p(np.exp(np.where(x.real > 0, -scaled, scaled)))
+    return np.where(x.real > 0, x, 0) + (rest if beta == 1 else rest / constant(beta))
+
+
 @page("x (...) → (...)", beta="positive", threshold="number?", kernel=kernels.softplus)
 def softplus(x, *, beta=1.0, threshold=None):
     """y = log(1 + e^(βx))/β = max(x, 0) + log1p(e^(−β|x|))/β, which tends to max(x, 0) as β grows.   VJP: x̄ = ȳ σ(βx).
@@ -95,11 +102,9 @@ def softplus(x, *, beta=1.0, threshold=None):
     should be by e^(−βx)/β: at 20 by 2·10⁻⁹, which float64 shows and float32 does not.
     Raises ValueError unless β is positive and finite.
     """
-    b, limit = constant(beta), np.inf if threshold is None else threshold
-    scaled = x if beta == 1 else b * x
-    rest = np.log1p(np.exp(np.where(x.real > 0, -scaled, scaled)))
-    y = np.where(x.real > 0, x, 0) + (rest if beta == 1 else rest / b)
-    y = np.where(scaled > limit, x, y)
+    limit = np.inf if threshold is None else threshold
+    scaled = x if beta == 1 else constant(beta) * x
+    y = np.where(scaled > limit, x, log_of_one_more(x, scaled, beta))
 
     def vjp(y_bar):
         x_bar = np.where(scaled > limit, y_bar, y_bar * logistic(scaled))

@@ -132,9 +132,9 @@ class Neighbours:
         trials, self.against = Trials(near.claim, near.domain, **self.options), None
         try:
             for x, g in self.refuting:
-                within = all(n in near.domain.sizes.get(name, (n,)) for name, n in x.sizes.items())
-                if within and near.domain.contains(x) and trials.violation(x, self._elements(near, x, g)) is not None:
-                    return False
+                for asked in filter(near.domain.contains, self._alike(x, near.domain)):
+                    if trials.violation(asked, self._elements(near, asked, g)) is not None:
+                        return False
             for x in near.domain.inputs(self.dtypes, self.scales, count, self.options["seed"], trials.moves):
                 if trials.violation(x) is not None or trials.not_repeatable:
                     self.against = x
@@ -142,6 +142,22 @@ class Neighbours:
         except (ValueError, TypeError, IndexError):
             return False
         return trials.verdict("", None).holds
+
+    def _alike(self, x: Input, domain: Domain) -> Iterator[Input]:
+        """The input, or others of its kind for a domain that does not have it: elsewhere, or among more items."""
+        if all(n in domain.sizes.get(name, (n,)) for name, n in x.sizes.items()):
+            yield from (x,) if domain.contains(x) else elsewhere(x)
+            return
+        larger = {name: [m for m in values if m >= x.sizes[name]] for name, values in domain.sizes.items()}
+        for far in (1, 64) if all(larger.values()) else ():
+            rng = np.random.default_rng((self.options["seed"], 2**31 + 4, far))
+            drawn = domain.drawn(rng, {name: min(values) for name, values in larger.items()}, np.dtype(np.float64))
+            found = {n: far * a if is_real(a) else a for n, a in drawn.arrays.items()}
+            for name, a in found.items():
+                part = np.asarray(x.arrays[name])
+                if is_real(a) and part.ndim == a.ndim:
+                    a[tuple(map(slice, part.shape))] = part[tuple(map(slice, a.shape))]
+            yield replace(drawn, arrays=found)
 
     def _elements(self, near: Near, x: Input, g: Element) -> list[Element]:
         """Elements of a claim nearby, for an input that refutes the claim itself with g: g, if it can act, and more."""
@@ -326,17 +342,37 @@ def changed(action: Action, change: Change) -> Action | None:
     return change(action)
 
 
+def elsewhere(x: Input) -> Iterator[Input]:
+    """The input shifted, and items mirrored in an oblique plane, too: equally far from each other, without 0 or equals.
+
+    All is by whole numbers, so what was exact still is.
+    """
+
+    def mirrored(a: Array, power: int) -> Array:
+        if a.ndim < 2 or not power:
+            return a
+        across = (np.arange(1, a.shape[-1] + 1) ** power + 1).astype(a.dtype)
+        return (across @ across) * a - 2 * (a @ across)[..., None] * across
+
+    for power, by in itertools.product((0, 1, 2), (2, 7, -11)):
+        steps = lambda a, by=by: (by * (1 + 9 * np.arange(a.shape[-1] if a.ndim > 1 else 1))).astype(a.dtype)
+        moved = {n: mirrored(a, power) + steps(a) if is_real(a) else a for n, a in x.arrays.items()}
+        yield replace(x, arrays=moved)
+
+
+def is_real(a: Any) -> bool:
+    """Whether it is an array of real or complex numbers."""
+    return a is not None and np.asarray(a).dtype.kind in "fc"
+
+
 def no_ties(**inputs: Any) -> bool:
     """Whether no two real numbers of one array are equal."""
-    real = [np.asarray(a) for a in inputs.values() if a is not None and np.asarray(a).dtype.kind in "fc"]
-    return all(len(np.unique(a)) == a.size for a in real)
+    return all(len(np.unique(a)) == np.size(a) for a in inputs.values() if is_real(a))
 
 
 def no_zeros(**inputs: Any) -> bool:
     """Whether no real number is 0."""
-    return all(
-        np.all(np.asarray(a) != 0) for a in inputs.values() if a is not None and np.asarray(a).dtype.kind in "fc"
-    )
+    return all(np.all(np.asarray(a) != 0) for a in inputs.values() if is_real(a))
 
 
 def _by_name(pairs: Sequence[tuple[str, int]]) -> dict[str, tuple[int, ...]]:

@@ -24,7 +24,7 @@ GIVEN = re.compile(rf"([\w.]+) ({SHAPE})")
 LENGTHS = (*range(1, 11), 16, 17)
 LONG = 1025  # a length beside short ones
 SHORT = (1, 12, 4)  # the lengths of the others beside a long one, for so many letters
-SCALES = (1.0, 1 / 32, 1e4)  # of the numbers that are tried where one side is none
+SCALES = (1.0, 1 / 32, 1e4)  # of the numbers that are tried
 EACH, TIMES = 3, 4  # lengths at which what f asks is so, and how often they are tried
 GIVEN_AT_MOST, FORMED_AT_MOST = 20_000, 4_000_000  # numbers of an array
 GROSS = 1e-3  # of the largest number: rounding is smaller
@@ -156,13 +156,16 @@ def contradiction(instances: Instances, sides: Sides) -> tuple[str, str]:
     rng = np.random.default_rng(0)
     undefined: list[tuple[int, str]] = []
     is_defined = False
-    for sizes in instances.lengths(rng):
+    for k, sizes in enumerate(instances.lengths(rng)):
         at = "".join(f", {name} = {length}" for name, length in sizes.items()).replace(",", ", with", 1)
         try:
-            with np.errstate(all="ignore"):
-                one, other = sides(instances.arrays(sizes, rng), rng)
+            arrays = instances.arrays(sizes, rng)
+            for scale in (1.0, SCALES[1 + k % 2]):
+                one, other, flags = noted(sides, {name: _scaled(x, scale) for name, x in arrays.items()}, rng)
+                if flags and scale != 1:
+                    continue
                 if list(one) != list(other) or any(map(grossly_differ, one.values(), other.values())):
-                    return f"numbers contradict it{at}", ""
+                    return f"numbers contradict it{at}{f', and numbers about {scale:g}' if scale != 1 else ''}", ""
             refused = None
             if not is_defined and max(sizes.values(), default=1) <= max(LENGTHS):
                 place = undefined_place(instances, sizes, sides)
@@ -176,6 +179,13 @@ def contradiction(instances: Instances, sides: Sides) -> tuple[str, str]:
     return "", f"it takes arrays of numbers; none was taken of those that were tried: {refused}" if refused else ""
 
 
+def noted(sides: Sides, arrays: dict[str, Any], rng: np.random.Generator) -> tuple:
+    """Both sides, and whether some numbers became too large or too small on the way."""
+    flags: list[str] = []
+    with np.errstate(all="ignore", over="call", under="call", call=lambda kind, _: flags.append(kind)):
+        return *sides(arrays, rng), flags
+
+
 def undefined_place(instances: Instances, sizes: Mapping[str, int], sides: Sides) -> str | None:
     """A place at which one side alone is no number for all numbers that are tried, in words; "" if there is none.
 
@@ -186,9 +196,8 @@ def undefined_place(instances: Instances, sizes: Mapping[str, int], sides: Sides
     alone: Any = True
     for scale, sign in (*itertools.product(SCALES, (None, 1, -1)),) * 2:
         arrays = {name: _scaled(x, scale, sign) for name, x in instances.arrays(sizes, rng).items()}
-        flags: list[str] = []
-        with np.errstate(all="ignore", over="call", under="call", call=lambda kind, _, noted=flags: noted.append(kind)):
-            one, other = known = sides(arrays, np.random.default_rng(0))  # the same element of the group each time
+        one, other, flags = noted(sides, arrays, np.random.default_rng(0))  # the same element of the group each time
+        known = one, other
         if flags:
             continue
         finite = [np.concatenate([np.isfinite(x).ravel() for x in side.values()]) for side in (one, other)]
@@ -208,7 +217,7 @@ def undefined_place(instances: Instances, sizes: Mapping[str, int], sides: Sides
     return None
 
 
-def _scaled(x: np.ndarray, scale: float, sign: int | None) -> np.ndarray:
+def _scaled(x: np.ndarray, scale: float, sign: int | None = None) -> np.ndarray:
     """Numbers that are larger or smaller, and all of one sign if there is one; what are no floats stay."""
     return x if x.dtype.kind != "f" else scale * (x if sign is None else sign * np.abs(x))
 

@@ -27,6 +27,7 @@ MOST_AMBIGUOUS = 2  # ambiguous findings at one input before the search goes on 
 FEW_PERTURBATIONS = 2  # of x while a counter-example is made simpler
 PRECISIONS = {np.dtype(np.float32): "single", np.dtype(np.float64): "double", np.dtype(np.float16): "half"}
 DRAWN_AGAIN = 2**31 + 2  # a stream of the seed
+APART = 2.0**-4  # how far equal numbers are moved apart, as a part of each
 AS_DRAWN = 8  # inputs that are tried to see whether the draw's own refute a claim that one with structure refutes
 
 
@@ -107,10 +108,23 @@ class Trials:
                 if inside == "float32" and max(level.values()) > NO_NOISE:
                     # on shorter lines rounding is the same, what is smooth is less
                     level = least_of([level, at.noise_relative(INSIDE[inside] / 4)])
+                if max(level.values()) > NO_NOISE and (apart := self._apart(drawn, at)) is not None:
+                    level = least_of([level, apart.noise_relative(INSIDE[inside])])
                 least = level if least is None else least_of([least, level])
                 if max(least.values()) < NO_NOISE:
                     break
         return least
+
+    def _apart(self, x: Input, at: Evaluations) -> Evaluations | None:
+        """f near x, where no numbers are equal: where all draws have equals, a choice among them may jump at each.
+
+        None where the domain has no such input, or f refuses it.
+        """
+        near = replace(x, arrays={**x.arrays, **cast(at.ray(x.arrays, APART)[0], x.dtype)})
+        try:
+            return self.evaluations(near) if self.domain.contains(near) else None
+        except Refusal:
+            return None
 
     @property
     def digits(self) -> float:

@@ -597,7 +597,9 @@ def beyond_range(problem: Problem) -> bool:
 def chosen(named: list[Case], only: str | None, skip: Sequence[str]) -> list[Case]:
     """The cases whose names match `only` and no pattern of `skip`; ValueError for a pattern that matches none."""
     for option, pattern in [("only", only), *(("skip", pattern) for pattern in skip)]:
-        if pattern is not None and not (isinstance(pattern, str) and any(matches(c.name, pattern) for c in named)):
+        if not isinstance(pattern, str | None):
+            raise ValueError(f"{option}={shown(pattern)} is {type(pattern).__name__}; pass one pattern, a string")
+        if pattern is not None and not any(matches(c.name, pattern) for c in named):
             there = "; ".join(case.name for case in named)
             raise ValueError(f"{option}={shown(pattern)} matches no case; there are {there}")
     found = [case for case in named if only is None or matches(case.name, only)]

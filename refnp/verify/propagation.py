@@ -38,7 +38,10 @@ from refnp.autograd.forward import STEP
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Node, Tensor, stepping
 from refnp.layers.set_convolution import set_convolution
+from refnp.numbers.parts import with_parts
 from refnp.numbers.rounding import WIDE, Rounded, exact
+
+walked_back = with_parts(gradients_of, {})  # slopes are those of the operations, whatever gradient an excuse would take
 
 
 class NoBoundError(Exception):
@@ -68,7 +71,7 @@ def error_of(output: Tensor, place: int, errors: dict[Node, list]) -> np.ndarray
     one = np.zeros(output.size, output.dtype)
     one[place] = 1
     bars: dict[Node, list[np.ndarray]] = {}
-    gradients_of([output], [one.reshape(output.shape)], keep_tape=True, record=bars)
+    walked_back([output], [one.reshape(output.shape)], keep_tape=True, record=bars)
     total = np.zeros(2, WIDE)
     for node, own in bars.items():
         for bar, (error, lost) in zip(own, errors[node], strict=False):
@@ -150,7 +153,7 @@ class Loss:
         self.leaves = {name: wide(value) for name, value in arrays.items()}
         self.loss = run(self.leaves)
         self.bars: dict[Node, list] = {}
-        found = gradients_of([self.loss], [np.ones(self.loss.shape, WIDE)], keep_tape=True, record=self.bars)
+        found = walked_back([self.loss], [np.ones(self.loss.shape, WIDE)], keep_tape=True, record=self.bars)
         by_leaf = {id(leaf): gradient for leaf, gradient in found}
         self.gradients = {n: by_leaf.get(id(leaf), np.zeros(leaf.shape, WIDE)) for n, leaf in self.leaves.items()}
         self.nodes = [node for node in tape_of([self.loss]) if node in self.bars]
@@ -191,7 +194,7 @@ class Loss:
         with stepping():
             loss = self.run(moved)
             bars: dict[Node, list] = {}
-            gradients_of([loss], [np.ones(loss.shape, loss.dtype)], keep_tape=True, record=bars)
+            walked_back([loss], [np.ones(loss.shape, loss.dtype)], keep_tape=True, record=bars)
         nodes = [node for node in tape_of([loss]) if node in bars]
         total = np.zeros(2, WIDE)
         for k, node in enumerate(nodes):

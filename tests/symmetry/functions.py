@@ -67,3 +67,9 @@ def ring_unet(x):
 
 def squared_distances(x, y):
     return ((x[:, None] - y[None]) ** 2).sum(-1)
+
+
+def nearest_other(x):
+    """The item that is nearest to each, the first of several."""
+    d = ((x[:, None] - x[None]) ** 2).sum(-1) + np.diag(np.full(len(x), np.inf))
+    return x[d.argmin(1)]

@@ -31,6 +31,14 @@ def test_a_false_claim_may_hold_at_a_pair():
     check(even, {"x": X}, (1, 0, 2)).require("fails")
 
 
+@pytest.mark.parametrize("x", [[0.0, 1.0, 2.0], [1.0, 2.0, 3.0], [-1.0, 0.0, 1.0], [5.0, 7.5, 10.0]])
+def test_an_exact_tie_of_distances_is_no_rounding(x):
+    """The middle number is equally far from both others: which of them is taken hangs on the order."""
+    nearest = equivariant(f.nearest_other, Permute("x", 0), Permute(axis=0))
+    check(nearest, {"x": np.array(x)[:, None]}, (2, 1, 0)).require("fails")
+    check(nearest, {"x": (np.array(x) + [0.0, 0.0, 0.5])[:, None]}, (2, 1, 0)).require("holds")
+
+
 def test_where_nothing_moves_nothing_is_said():
     assert "nothing was tested" in check(CUMULATIVE, {"x": X}, (0, 1, 2)).require("undecided").reason
     assert "f took no input" in check(invariant(np.linalg.inv, Permute("a", 0)), {"a": X}, (1, 0, 2)).reason

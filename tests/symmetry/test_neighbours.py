@@ -101,6 +101,15 @@ def test_what_a_search_as_long_refutes_is_not_said_to_hold(words):
         assert search(claim, draw, sizes={"n": range(1, 7)}, where=where).fails
 
 
+@pytest.mark.parametrize("features", [1, 2, 4])
+def test_ties_of_distances_need_no_equal_numbers(features):
+    """What refutes the claim has equals or zeros, and is moved to where there are none, and among more items."""
+    claim = equivariant(f.nearest_other, Permute("x", 0), Permute(axis=0))
+    verdict = search(claim, lambda rng, n: {"x": rng.normal(size=(n, features))}, sizes={"n": range(2, 6)})
+    assert verdict.fails
+    assert verdict.holds_if == ("n is 2 (a search of 80 inputs)",)
+
+
 def test_nothing_is_said_where_nothing_near_holds():
     placed = search(invariant(lambda x: x[0] ** 2 + x.sum() * x[-1] ** 3, Permute("x")), vector, sizes=FEW)
     assert placed.fails

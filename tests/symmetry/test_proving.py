@@ -179,6 +179,14 @@ def test_what_a_function_asks_of_its_arrays_is_not_proved_away(name):
     assert sum(proof.missing.startswith("numbers contradict it, with n = ") for proof in proofs) == 1
 
 
+@pytest.mark.parametrize("limit", [1e3, 0.2])
+def test_what_a_function_asks_of_numbers_is_not_proved_away(limit):
+    asks = np.greater if limit > 1 else np.less
+    mean = lambda x: x[0] if isinstance(x, np.ndarray) and asks(abs(x).max(), limit) else x.mean(0)
+    proof = prove(invariant(mean, Permute("x", 0)), "x (n, d)")
+    assert "numbers contradict it, with n = " in proof.missing
+
+
 HASHED = {  # where Python compares hashes before it asks whether sizes are equal
     "a dictionary": lambda x: {6: True, 7: True}.get(x.shape[0], False),
     "a set": lambda x: x.shape[0] in {6, 7},

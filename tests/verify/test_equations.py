@@ -6,6 +6,7 @@ import pytest
 import refnp
 from refnp import autograd as ag
 from refnp import autograd as anything
+from refnp.verify.judge import CONVENTION
 from refnp.verify.propagation import NoBoundError
 
 
@@ -195,3 +196,23 @@ def test_what_cannot_be_judged_is_refused_by_name():
         refnp.judge(with_sink, attended)
     with pytest.raises(ValueError, match="or a function of refnp's operations"):
         refnp.judge(5, attended)
+
+
+def test_another_slope_at_a_kink_is_a_convention_and_elsewhere_it_is_wrong():
+    """The bound is made with the slopes of the operations, whatever other one is asked about."""
+
+    def drawn_with_equals(rng):
+        p = rng.normal(size=(4, 6))
+        return {"p": p, "q": np.where(np.arange(6) < 2, p, rng.normal(size=(4, 6)))}
+
+    def gradient(factor):
+        def vjp(function, p, q):
+            slope = np.where(p > q, factor, -factor).astype(p.dtype)
+            return function(p, q), lambda bar: (bar * slope, -bar * slope)
+
+        return vjp
+
+    distance = lambda p, q: 0.5 * ag.absolute(p - q)
+    ask = lambda factor: refnp.judge(distance, lambda p, q: np.abs(p - q) / 2, drawn_with_equals, vjp=gradient(factor))
+    assert {row["verdict"] for row in ask(0.5).rows if row["quantity"] != "output"} == {CONVENTION}
+    assert len(ask(1.0).deviations) == 12

@@ -381,7 +381,7 @@ class Documented:
         ({"layout": "BNHD"}, "layout='BNHD' changes nothing of softmax; name NBD"),
         ({"layout": 3}, "is no name of a layout"),
         ({"mask": "additive"}, "softmax has no mask; leave it out"),
-        ({"only": 3}, "only=3 matches no case"),
+        ({"only": 3}, "only=3 is int; pass one pattern"),
         ({"dtypes": ()}, "dtypes: none is named; name float32, float64"),
         ({"vjp": 3}, "vjp: 3 is no function"),
     ],

@@ -103,7 +103,7 @@ SEEN = [
     ("window_attention", of_one_key_more, "*/[a-l]*", "(offset 3), which is hidden"),
     ("attention", without_the_third_key, "*/ordinary", "query 0 does not see key 2 (offset 2)"),
     ("average_pool", of_a_ring, "*/1-D", "output[0, 0, 0] depends on x[0, 0, "),
-    ("linear", without_a_feature, "*/ordinary*", "x[0, 1] has no influence, as all where axis 1 is 1"),
+    ("linear", without_a_feature, "*/ordinary*", "x[0, 1] has no influence on output, as all where axis 1 is 1"),
     ("linear", lambda x, weight, bias: x @ weight + np.roll(bias, -2), "*/ordinary", "reads bias[2] where bias[0] is"),
     (
         "embedding",
@@ -339,7 +339,7 @@ def test_what_has_no_influence_at_some_arguments_alone_is_not_said():
     assert "must not" not in text
     without = lambda p, q: divergence(p, np.where(np.arange(q.shape[-1]) == 1, 0, q))
     text = str(refnp.judge("categorical_kl", without, only="*/ordinary", dtypes=("float64",), framework="numpy"))
-    assert "logits_q[0, 1] has no influence, as all where axis 1 is 1" in text
+    assert "logits_q[0, 1] has no influence on output, as all where axis 1 is 1" in text
 
 
 def of_sum(x, total):

@@ -60,7 +60,7 @@ class Matrix:
         if instead := self.instead(more, less):
             yield instead
         elif lost:
-            yield f"{self.named(lost[0])} has no influence{where(lost, self.pieces)}{and_more(lost)}"
+            yield f"{self.named(lost[0])} has no influence on {self.gives}{where(lost, self.pieces)}{and_more(lost)}"
         for pairs, says in ((more, "depends on {}, and must not"), (less, "does not depend on {}")):
             own = [] if instead else [pair for pair in pairs if self.pieces[pair[0]] not in lost]
             if own:

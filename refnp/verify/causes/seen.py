@@ -158,7 +158,7 @@ def of_weights(weights: np.ndarray, right: np.ndarray, least: float = LITTLE) ->
         times = np.where(right > 0, weights, np.nan) / np.where(right > 0, right, 1)
         smallest, largest = (f(times, -1) for f in (np.nanmin, np.nanmax))
         alike = ((largest - smallest <= LITTLE * largest) & ((right > 0).sum(-1) >= SEVERAL))[off]
-        fewer = " as if there were more keys" if sums[off].max() < 1 and alike.all() else ""
+        fewer = " as if there were more keys" if 0 < sums[off].min() <= sums[off].max() < 1 and alike.all() else ""
         if np.abs(ought[off] - 1).max() <= LITTLE:
             yield f"weights do not sum to 1 but to {span}{',' if fewer else ''}{fewer}"
         else:  # some were dropped

@@ -8,7 +8,7 @@ import numpy as np
 
 from refnp.verify.case import KnownDefect, NotOfferedError, beside
 from refnp.verify.frameworks.shared import from_rows, over_channels, rows_of, softplus_by, walk, without
-from refnp.verify.layers.activations import GELU_TANH_TAIL, PRINTED_SIGMOID, printed_elu, printed_softplus
+from refnp.verify.layers.activations import GELU_TANH_TAIL, PRINTED_SIGMOID, printed_elu
 from refnp.verify.layers.convolution import per_axis
 from refnp.verify.layers.engine import divided_cumprod, divided_std
 from refnp.verify.layers.normalization import FOLDED
@@ -199,8 +199,6 @@ def known_kernels(framework: str) -> tuple[KnownDefect, ...]:
             "sigmoid's gradient forms 1 − σ with σ rounded to 1: nothing left in the right tail",
             "sigmoid/far right, silu/far right", "gradient of x", parts=PRINTED_SIGMOID),
         also("gelu/tanh*", GELU_TANH_TAIL),
-        defect("softplus: log1p(exp)", "softplus of float64 is off by 2 units more than its parts allow",
-            "softplus/beta*", equation=printed_softplus),
         also("log_softmax/*", JAX_LOG_SOFTMAX, quantities=()),
         also("softmax/*", SOFTMAX_VJP),
         defect("logsumexp of -inf: NaN gradient", "its gradient is NaN for −inf alone",

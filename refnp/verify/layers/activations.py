@@ -6,7 +6,7 @@ import numpy as np
 
 from refnp import layers
 from refnp.autograd.elementary import tanh, tanh_slope
-from refnp.layers.activation import logistic, logistic_slope
+from refnp.layers.activation import log_of_one_more, logistic, logistic_slope
 from refnp.numbers import rounding
 from refnp.numbers.rounding import Rounded, either, overflowing, where
 from refnp.numbers.words import constant, pi, root
@@ -26,6 +26,14 @@ from refnp.verify.layers.engine import AROUND_ZERO
 
 TWICE_ROOT = 2 * root(2 / pi)
 CUBE = constant(44_715) / 1_000_000
+
+
+def log_of_one_more_in_any_form(x, scaled, beta):
+    """Or all of it divided by β; or as printed, which rounds more often, where e^(βx) is no large number."""
+    rest = lambda: rounding.log1p(rounding.exp(where(scaled.value > 0, -scaled, scaled)))
+    whole = lambda: (where(scaled.value > 0, scaled, 0) + rest()) / constant(beta)
+    small = lambda: rounding.log1p(rounding.exp(where(scaled.value > 20, 0, scaled))) / constant(beta)
+    return either(lambda: log_of_one_more(x, scaled, beta), whole, lambda: where(scaled.value > 20, whole(), small()))
 
 
 def slope_or_printed(x, y):
@@ -107,7 +115,12 @@ ELU = of_page(layers.elu, torch="nn.functional.elu", jax="nn.elu", known=sixteen
 SIGMOID = of_page(layers.sigmoid, torch="nn.functional.sigmoid", jax="nn.sigmoid", known=sixteen_bits.SIGMOID)
 TANH = of_tape(tanh, {tanh_slope: slope_or_printed}, torch="tanh", jax="numpy.tanh")
 SILU = of_page(layers.silu, torch="nn.functional.silu", jax="nn.silu", known=sixteen_bits.SIGMOID)
-SOFTPLUS = of_page(layers.softplus, torch="nn.functional.softplus", jax=jax_softplus)
+SOFTPLUS = of_page(
+    layers.softplus,
+    {log_of_one_more: log_of_one_more_in_any_form},
+    torch="nn.functional.softplus",
+    jax=jax_softplus,
+)
 GELU = of_page(
     layers.gelu,
     torch="nn.functional.gelu",
