@@ -6,9 +6,10 @@
     fewer elements: even shifts, quarter turns, no reflections, circular shifts only
     fewer inputs: no ties, no zeros, these sizes only
 
-Each is asked at the counter-example that is printed and at the input from which it was made, if it is about them, then,
-if it survives, by a search like the one that refuted the claim: the same inputs, as far as it is about them. Reports
-end with those that hold there: that is a search of so many inputs, and no more.
+Each is asked at the counter-example that is printed and at the input from which it was made; if it is not about them,
+at these shifted and mirrored, or among more items. Then, if it survives, by a search like the one that refuted the
+claim: the same inputs, as far as it is about them. Reports end with those that hold there: that is a search of so many
+inputs, and no more.
 """
 
 import contextlib

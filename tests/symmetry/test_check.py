@@ -35,8 +35,9 @@ def test_a_false_claim_may_hold_at_a_pair():
 def test_an_exact_tie_of_distances_is_no_rounding(x):
     """The middle number is equally far from both others: which of them is taken hangs on the order."""
     nearest = equivariant(f.nearest_other, Permute("x", 0), Permute(axis=0))
-    check(nearest, {"x": np.array(x)[:, None]}, (2, 1, 0)).require("fails")
-    check(nearest, {"x": (np.array(x) + [0.0, 0.0, 0.5])[:, None]}, (2, 1, 0)).require("holds")
+    low, middle, high = x
+    check(nearest, {"x": np.array([[low], [middle], [high]])}, (2, 1, 0)).require("fails")
+    check(nearest, {"x": np.array([[low], [middle], [high + 0.5]])}, (2, 1, 0)).require("holds")
 
 
 def test_where_nothing_moves_nothing_is_said():
