@@ -249,3 +249,21 @@ def test_everything_public_that_computes_has_a_name_or_a_reason():
             if "is judged by its parts" not in str(error):
                 without.add(name)
     assert without == {name for names in NOT_ASKED.values() for name in names.split()}
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["log1p of e^(βx)", "logaddexp"])
+def test_a_softplus_that_is_divided_by_beta_as_a_whole_is_right(whole):
+    """It rounds βx and the quotient, which max(x, 0) and a rest do not."""
+
+    def softplus(x, beta=1.0, threshold=None):
+        scaled, beta = x * x.dtype.type(beta), x.dtype.type(beta)
+        above = scaled > (np.inf if threshold is None else threshold)
+        small = np.log1p(np.exp(np.minimum(scaled, 20)))
+        y = (
+            np.logaddexp(scaled, 0 * scaled)
+            if whole
+            else np.where(scaled > 20, np.logaddexp(scaled, 0 * scaled), small)
+        )
+        return np.where(above, x, y / beta)
+
+    assert refnp.judge("softplus", softplus).holds
