@@ -25,6 +25,7 @@ LENGTHS = (*range(1, 11), 16, 17)
 LONG = 1025  # a length beside short ones
 SHORT = (1, 12, 4)  # the lengths of the others beside a long one, for so many letters
 SCALES = (1.0, 1 / 32, 1e4)  # of the numbers that are tried
+SCALED = 4  # the first lengths, at which other scales than 1 are tried beside it
 EACH, TIMES = 3, 4  # lengths at which what f asks is so, and how often they are tried
 GIVEN_AT_MOST, FORMED_AT_MOST = 20_000, 4_000_000  # numbers of an array
 GROSS = 1e-3  # of the largest number: rounding is smaller
@@ -160,7 +161,7 @@ def contradiction(instances: Instances, sides: Sides) -> tuple[str, str]:
         at = "".join(f", {name} = {length}" for name, length in sizes.items()).replace(",", ", with", 1)
         try:
             arrays = instances.arrays(sizes, rng)
-            for scale in (1.0, SCALES[1 + k % 2]):
+            for scale in (1.0, SCALES[1 + k % 2]) if k < SCALED else (1.0,):
                 one, other, flags = noted(sides, {name: _scaled(x, scale) for name, x in arrays.items()}, rng)
                 if flags and scale != 1:
                     continue
