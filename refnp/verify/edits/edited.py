@@ -28,6 +28,7 @@ from refnp.verify.layers.multi_head import bound
 Form = Callable[..., tuple]
 Methods = dict[type, dict[str, Callable]]  # those that are edited, by their class and name
 Rewrite = tuple[str, str]  # what stands on the page, and what in its place
+Line = tuple[Opened, ast.AST, ast.AST]  # a line of a function before and after all edits
 
 
 def count_of(x: Any, axes: Any = -1) -> int:
@@ -149,7 +150,6 @@ class EditedPage:
         self.words, self.pages = {**KNOWN_WORDS, **words}, pages
         self.made: dict[tuple[str, ...], Callable] = {}
         self.edits: dict[str, tuple[list[Rewrite], bool]] = {}
-        self.lines: dict[str, dict[str, bool]] = {}  # of each edit, in their order
         self.owners: dict[Callable, type] = {}  # of methods that are edited
         self.places: dict[tuple[str, str], list[Opened]] = {}  # of patterns
 
@@ -197,7 +197,12 @@ class EditedPage:
 
     def trees(self, chosen: tuple[str, ...]) -> dict[Callable, ast.FunctionDef]:
         """The functions of the page that are edited; ValueError for an edit of what does not stand there."""
+        return self.trees_and_lines(chosen)[0]
+
+    def trees_and_lines(self, chosen: tuple[str, ...]) -> tuple[dict[Callable, ast.FunctionDef], list[Line]]:
+        """The same, and the lines that are others."""
         trees: dict[Callable, ast.FunctionDef] = {}
+        lines: list[Line] = []
         for name in chosen:
             rewrites, of_pullback = self.edits[name]
             for pattern, form in rewrites:
@@ -210,21 +215,22 @@ class EditedPage:
                     if edit.lines:
                         trees[one.function], done = tree, True
                         before, after = edit.lines[0]
-                        line = f"{one.file}:{one.line(before)}  {ast.unparse(before)} → {ast.unparse(after)}"
-                        self.lines.setdefault(name, {})[line] = True
+                        i = next((i for i, line in enumerate(lines) if line[2] is before), len(lines))
+                        lines[i : i + 1] = [(one, lines[i][1] if i < len(lines) else before, after)]
                         if not of_class:
                             break
                 if not done:
                     raise ValueError(f"{self.operation.__name__}: {name}: nothing on the page is {pattern}")
-        return trees
+        return trees, lines
 
 
 def line_of(mutant: Mutant) -> str:
     """Which line of a page is another in a mistake; "" where it is no edit of one."""
     if mutant.where or not isinstance(mutant.template, EditedPage):
         return mutant.where
-    mutant.template.trees(tuple(mutant.switches))
-    return "; ".join(line for name in mutant.switches for line in mutant.template.lines[name])
+    lines = mutant.template.trees_and_lines(tuple(mutant.switches))[1]
+    words = (f"{one.file}:{one.line(old)}  {ast.unparse(old)} → {ast.unparse(new)}" for one, old, new in lines)
+    return "; ".join(dict.fromkeys(words))
 
 
 # ---- modules of which a method is another
