@@ -38,12 +38,12 @@ def sinusoids_of(places: Array, features: int, base: float, dtype: DTypeLike) ->
 
 @functools.lru_cache(maxsize=64)
 def _turns_per_step(features: int, base: float) -> tuple[Array, Array]:
-    """ω_k/2π as a fraction of 2¹²⁸, in two integers of 64 bits for each k: (high, low), high below 2⁶²."""
+    """ω_k/2π less whole turns, as a fraction of 2¹²⁸, in two integers of 64 bits for each k: (high, low)."""
     with decimal.localcontext(decimal.Context(prec=60)):  # more than 2 · 64 bits
         exact = decimal.Decimal(int(base) if base == int(base) else float(base))  # of NumPy's numbers too
         powers = [exact ** (decimal.Decimal(-2 * k) / features) for k in range((features + 1) // 2)]
-        turns = [int(power / PI * 2**127) for power in powers]
-    high = np.array([turn >> 64 for turn in turns], np.int64)
+        turns = [int(power / PI * 2**127) % 2**128 for power in powers]
+    high = np.array([turn >> 64 for turn in turns], np.uint64).view(np.int64)
     low = np.array([turn & (1 << 64) - 1 for turn in turns], np.uint64)
     for array in (high, low):
         array.flags.writeable = False

@@ -67,8 +67,8 @@ def adamw(
     Source: Loshchilov & Hutter (2019), alg. 2.
     """
     options = {"step": step, "learning_rate": learning_rate, "beta1": beta1, "beta2": beta2, "eps": eps}
-    shrunk = constant(learning_rate) * constant(weight_decay) * parameter
     moved, m, v = adam(parameter, gradient, mean, square, **options)
+    shrunk = constant(learning_rate) * constant(weight_decay) * parameter
     return moved - shrunk, m, v
 
 

@@ -175,8 +175,9 @@ def test_the_schedule_of_pytorch_holds_in_the_digits_that_it_has():
     """It multiplies the last rate, and what that loses adds up: no bound of a formula is one of a hundred products."""
     for case in named_cases("cosine_schedule"):
         if set(case.options) == {"step", "steps"}:
-            right = case.problem("float64").reference()["output"]
-            ours = cosine_of_pytorch(case.options["step"], 0.3, case.options["steps"])
+            problem = case.problem("float64")
+            right, rate = problem.reference()["output"], float(problem.arrays["rate"])
+            ours = cosine_of_pytorch(case.options["step"], rate, case.options["steps"])
             np.testing.assert_allclose(ours, float(right), rtol=1e-10, atol=1e-15)
 
 
@@ -189,17 +190,37 @@ def noam_of_the_larger(scale, step, features, warmup):
     return scale * features**-0.5 * max(step**-0.5, step * warmup**-1.5)
 
 
+def cosine_of(progress, warm=lambda step, warmup: step / warmup):
+    def schedule(lr, step, steps, warmup=0, floor=0.0):
+        if step <= warmup:
+            return lr * warm(step, warmup)
+        return floor + (lr - floor) * (1 + np.cos(np.pi * progress(step, steps, warmup))) / 2
+
+    return schedule
+
+
+FROM_1, OF_ALL, ON_AND_ON, RIGHT = (
+    lambda s, all_steps, w: min((s - w) / (all_steps - w), 1),
+    lambda s, all_steps, w: min((s - 1 - w) / all_steps, 1),
+    lambda s, all_steps, w: (s - 1 - w) / (all_steps - w),
+    lambda s, all_steps, w: min((s - 1 - w) / (all_steps - w), 1),
+)
 WRONG_SCHEDULES = [
-    ("constant_schedule", lambda lr, step, warmup=0: lr * min(1, (step - 1) / max(warmup, 1))),
-    ("cosine_schedule", lambda lr, step, steps: lr * (1 + np.cos(np.pi * step / steps)) / 2),
-    ("cosine_schedule", floor_beside),
-    ("noam_schedule", noam_of_the_larger),
+    ("constant_schedule", lambda lr, step, warmup=0: lr * min(1, (step - 1) / max(warmup, 1)), ""),
+    ("cosine_schedule", cosine_of(FROM_1), "left were max(after - (step - warmup), 0)"),
+    ("cosine_schedule", cosine_of(OF_ALL), "after were steps"),
+    ("cosine_schedule", cosine_of(ON_AND_ON), "left were after - (step - 1 - warmup)"),
+    ("cosine_schedule", cosine_of(RIGHT, lambda s, w: (s - 1) / w), "rate * (-1 + float(step)) / float(warmup)"),
+    ("cosine_schedule", floor_beside, ""),
+    ("noam_schedule", noam_of_the_larger, ""),
 ]
 
 
-@pytest.mark.parametrize(("name", "function"), WRONG_SCHEDULES)
-def test_wrong_schedules_do_not_hold(name, function):
-    assert not refnp.judge(name, function, dtypes="float64").holds
+@pytest.mark.parametrize(("name", "function", "says"), WRONG_SCHEDULES)
+def test_wrong_schedules_do_not_hold(name, function, says):
+    report = refnp.judge(name, function, dtypes="float64")
+    assert not report.holds
+    assert says in report.causes[0].says
 
 
 def test_a_velocity_is_asked_of_a_later_step_than_the_first_which_makes_it():

@@ -1,9 +1,9 @@
 """Every edit of one place of a page: what each line might have been.
 
-An operator is another, an operand is left out, doubled, squared, rooted or reciprocal; a mean is a sum or divides by
-n − 1; a reduction goes along another axis; what stands inside a root or a logarithm stands outside; the argument of a
-function stands alone; a condition is inverted, not strict, or asks nothing; a number is held constant for the gradient;
-a name is another one; a line is left out.
+An operator is another, an operand is left out, doubled, squared, rooted or reciprocal; a factor or a sum is one more or
+less; a mean is a sum or divides by n − 1; a reduction goes along another axis; what stands inside a root or a logarithm
+stands outside; the argument of a function stands alone; a condition is inverted, not strict, or asks nothing; a number
+is held constant for the gradient; a name is another one; a line is left out.
 """
 
 import ast
@@ -233,9 +233,12 @@ def _of_operation(node: ast.expr) -> Iterator[ast.expr]:
             if isinstance(node.op, (ast.Mult, ast.Div)):
                 yield ast.BinOp(node.left, node.op, ast.BinOp(node.right, ast.Pow(), ast.Constant(2)))
                 yield ast.BinOp(node.left, node.op, call("np.sqrt", node.right))
-            if isinstance(node.op, (ast.Mult, ast.Add)):
-                yield ast.BinOp(node.left, node.op, plus(node.right, 1))
-                yield ast.BinOp(plus(node.left, 1), node.op, node.right)
+            for one in (1, -1):
+                if isinstance(node.op, ast.Mult):
+                    yield ast.BinOp(node.left, node.op, plus(node.right, one))
+                    yield ast.BinOp(plus(node.left, one), node.op, node.right)
+                if isinstance(node.op, ast.Add) and not isinstance(node.right, ast.Constant):
+                    yield ast.BinOp(node.left, node.op, plus(node.right, one))
             if isinstance(node.op, (ast.Add, ast.Sub)):
                 for factor in (0.5, 2):
                     yield ast.BinOp(node.left, node.op, ast.BinOp(ast.Constant(factor), ast.Mult(), node.right))
@@ -273,7 +276,8 @@ def _of_call(node: ast.expr) -> Iterator[ast.expr]:
         yield other
         return
     of_one = isinstance(node.func, ast.Name) and len(node.args) == 1
-    if of_one or (name.startswith("np.") and short != "where") or short in ("nonzero", "root", "sqrt", *FUNCTIONS):
+    known = short in ("nonzero", "root", "sqrt", *FUNCTIONS) or name in ("max", "min")
+    if of_one or known or (name.startswith("np.") and short != "where"):
         yield first
 
 

@@ -30,7 +30,9 @@ def cosine_schedule(rate, *, step, steps, warmup=0, floor=0.0):
     """
     if step <= warmup:
         return rate * float(step) / float(warmup)
-    remaining = (0 * rate + float(max(steps + 1 - step, 0))) / float(steps - warmup)
+    after = steps - warmup
+    left = max(after - (step - 1 - warmup), 0)
+    remaining = (0 * rate + float(left)) / float(after)  # r
     return constant(floor) + (rate - constant(floor)) * half_cosine(remaining)
 
 
@@ -58,16 +60,16 @@ NOAM = of_value("noam_schedule", noam_schedule)
 
 
 def cases() -> list[Case]:
-    """The first step, the middle of a warm-up, its end, the steps after it, the last one and beyond."""
-    rate = {"rate": np.array(0.3)}
-    found = [Case(CONSTANT, "no warm-up", rate, {"step": 5}, gradients=())]
-    found += [Case(CONSTANT, f"step {s}", rate, {"step": s, "warmup": 10}, gradients=()) for s in (1, 7, 10, 11)]
-    for s in (1, 2, 60, 99, 100, 150):
-        found.append(Case(COSINE, f"step {s}", rate, {"step": s, "steps": 100}, gradients=()))
-    for s in (1, 10, 11, 100):
-        options = {"step": s, "steps": 100, "warmup": 10, "floor": 0.01}
-        found.append(Case(COSINE, f"step {s}, warm-up and floor", rate, options, gradients=()))
-    for s in (1, 300, 4000, 4001, 100_000):
-        options = {"step": s, "width": 512, "warmup": 4000}
-        found.append(Case(NOAM, f"step {s}", {"scale": np.array(1.5)}, options, gradients=()))
-    return found
+    """The first step, the middle of a warm-up, its end, the steps after it, the last one and beyond; rates differ, so
+    that what is a part of the rate is not taken for a constant.
+    """
+    asked: list[tuple] = [(CONSTANT, {"step": 5}, "no warm-up")]
+    asked += [(CONSTANT, {"step": s, "warmup": 10}, f"step {s}") for s in (1, 7, 10, 11)]
+    asked += [(COSINE, {"step": s, "steps": 100}, f"step {s}") for s in (1, 2, 60, 99, 100, 150)]
+    after = {"steps": 100, "warmup": 10, "floor": 0.01}
+    asked += [(COSINE, {"step": s, **after}, f"step {s}, warm-up and floor") for s in (1, 10, 11, 100)]
+    asked += [(NOAM, {"step": s, "width": 512, "warmup": 4000}, f"step {s}") for s in (1, 300, 4000, 4001, 100_000)]
+    return [
+        Case(layer, name, {"scale" if layer is NOAM else "rate": np.array(0.3 + 0.1 * i)}, options, gradients=())
+        for i, (layer, options, name) in enumerate(asked)
+    ]
