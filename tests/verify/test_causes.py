@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import refnp
+from refnp import autograd, layers
 from refnp.layers.masks import window
 from refnp.verify import hints
 from refnp.verify.causes import Clock, causes
@@ -113,6 +114,27 @@ def without_logarithm(y, mean, std):
     return -np.asarray(0.5 * np.log(2 * np.pi), y.dtype) - std - (y - mean) ** 2 / (2 * std**2)
 
 
+def without_epsilon(x, gain, shift, eps=1e-5):
+    centred = x - x.mean(-1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        return gain * centred / np.sqrt((centred * centred).mean(-1, keepdims=True)) + shift
+
+
+def decayed_after(p, g, m, v, *, step=1, learning_rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.01):
+    moved, *rest = refnp.training.steps.adam(
+        p, g, m, v, step=step, learning_rate=learning_rate, beta1=beta1, beta2=beta2, eps=eps
+    )
+    return moved * (1 - learning_rate * weight_decay), *rest
+
+
+def with_options(layer, **always):
+    return lambda *arrays, **options: layer(*arrays, **{**options, **always})
+
+
+def of_corners(x, **options):
+    return layers.upsample(x, **{**options, "align_corners": options.get("mode") == "linear"})
+
+
 ORDINARY, IN_FLOAT64 = {"only": "*ordinary*"}, {"dtypes": "float64", "skip": ("*1027*",)}
 INSIDE = "as if something inside were rounded to float32"  # of scores and values it is not told which
 NAMED = [
@@ -137,6 +159,12 @@ NAMED = [
     ("layer_norm", sum_of_squares, "(centred ** 2).mean(axes, keepdims=True) were computed in float32", IN_FLOAT64),
     ("sgd", of_nesterov, "moved were g + v if nesterov else v", {}),
     ("normal_log_prob", without_logarithm, "(std + HALF_LOG_TWO_PI)", {}),
+    ("layer_norm", without_epsilon, "ε were 0", IN_FLOAT64),  # with NaN of constant rows
+    ("adamw", decayed_after, "constant(weight_decay) * moved", IN_FLOAT64),
+    ("upsample", of_corners, "align_corners were True, whatever is asked for", IN_FLOAT64),
+    ("convolution", with_options(layers.convolution, dilation=1), "dilation were 1", IN_FLOAT64),  # in other shapes
+    ("max", lambda x, **given: autograd.max(x, **given), "went over the whole array unless axis is given", IN_FLOAT64),
+    ("max_pool", lambda *a, **options: layers.max_pool(*a, **options).swapaxes(-1, -2), "last two axes", IN_FLOAT64),
 ]
 
 
@@ -158,7 +186,7 @@ def test_one_cause_explains_all(row):
             lambda x: np.copysign(np.floor(abs(x) + x.dtype.type(0.5)), x),
             "as if halves were rounded away from 0",
         ),
-        ("round", lambda x: np.ceil(x - x.dtype.type(0.5)), ""),
+        ("round", lambda x: np.ceil(x - x.dtype.type(0.5)), "as if halves were rounded down"),
         ("floor", lambda x: np.floor(x - x.dtype.type(1e-3)), ""),
         ("sin", lambda x: np.sin(x + x.dtype.type(1e-3)), "as if x were 1e-3 more"),
     ],

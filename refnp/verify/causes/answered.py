@@ -20,6 +20,7 @@ import numpy as np
 
 from refnp.numbers.precision import FORMATS, Format, Policy, policy
 from refnp.numbers.rounding import WIDE, tolerance
+from refnp.numbers.words import dividing_by_zero
 from refnp.verify.bounds import errors_over_bounds
 from refnp.verify.case import Answer, Problem, is_of_numbers
 from refnp.verify.causes.clock import tick
@@ -41,7 +42,7 @@ class Answered:
 
     problem: Problem
     answer: Answer
-    known: dict[tuple[Mutant, bool], Answer] = field(default_factory=dict, repr=False)  # what mistakes give
+    known: dict[tuple[Mutant, bool, bool], Answer] = field(default_factory=dict, repr=False)  # what mistakes give
 
     @functools.cached_property
     def policy(self) -> Policy:
@@ -62,7 +63,19 @@ class Answered:
     @functools.cached_property
     def right(self) -> Answer:
         """The right answer, in the widest precision, of what was answered."""
-        return self.values(self.problem.case.layer.function, WIDE)
+        found = answer_of(self.problem, self.problem.case.layer.function, WIDE, gradients=self._has_gradients)
+        return {q: value for q, value in found.items() if q in self.answer}
+
+    @property
+    def _has_gradients(self) -> bool:
+        """Whether there are any in the answer: often there are none."""
+        return any(q != "output" for q in self.answer)
+
+    @functools.cached_property
+    def divides_by_zero(self) -> bool:
+        """Whether NaN is in the answer where a number is right: what a mistake divides by may be 0, then."""
+        pairs = ((np.asarray(self.answer[q]), right) for q, right in self.right.items())
+        return any(a.shape == right.shape and bool((np.isnan(a) & ~np.isnan(right)).any()) for a, right in pairs)
 
     @functools.cached_property
     def wide(self) -> list[np.ndarray]:
@@ -91,17 +104,19 @@ class Answered:
         return sum(array.size for array in self.problem.arrays.values())
 
     def values(self, function: Callable, dtype: Any, arrays: Sequence[np.ndarray] | None = None) -> Answer:
-        """What a function answers of what was answered: often an output without gradients."""
-        found = answer_of(self.problem, function, dtype, arrays, gradients=any(q != "output" for q in self.answer))
+        """What a mistaken function answers of what was answered."""
+        with dividing_by_zero(self.divides_by_zero):
+            found = answer_of(self.problem, function, dtype, arrays, gradients=self._has_gradients)
         return {q: value for q, value in found.items() if q in self.answer}
 
     def wide_values(self, mutant: Mutant) -> Answer:
         """What a mistake gives in the widest precision, which is kept of small cases."""
-        key = mutant, any(q != "output" for q in self.answer)
+        key = mutant, self._has_gradients, self.divides_by_zero
         if key not in self.known:
             if self.size > KEPT:
                 self.known.clear()
-            self.known[key] = answer_of(self.problem, mutant.function, WIDE, gradients=key[1])
+            with dividing_by_zero(self.divides_by_zero):
+                self.known[key] = answer_of(self.problem, mutant.function, WIDE, gradients=self._has_gradients)
         return {q: value for q, value in self.known[key].items() if q in self.answer}
 
     def ratio(self, given: np.ndarray, value: np.ndarray, allowed: np.ndarray) -> float:
@@ -123,6 +138,25 @@ class Answered:
     @functools.cached_property
     def _parts(self) -> dict[tuple, "Answered"]:
         return {tuple(self.answer): self}
+
+    @functools.cached_property
+    def is_misshapen(self) -> bool:
+        """Whether the output has another shape than is right."""
+        return "output" in self.answer and np.shape(self.answer["output"]) != self.right["output"].shape
+
+    def shaped(self, mutant: Mutant) -> float | None:
+        """Error over bound of an output of another shape that a mistake gives; None of one that it does not give.
+
+        The bound is the largest of the right output, or 512 u of the largest number.
+        """
+        try:
+            value = np.asarray(mutant.function(*self.wide, **self.problem.case.options))
+            least = 512 * self.policy.stored.u * np.abs(value[np.isfinite(value)]).max(initial=1e-300)
+            allowed = self.allowed["output"].max(initial=least)
+            after = float(furthest(np.asarray(self.answer["output"], WIDE), value) / allowed)
+            return after if after <= 1 and value.shape != self.right["output"].shape else None
+        except Exception:  # it cannot be asked this
+            return None
 
     def tells(self, quantity: str) -> bool:
         """Whether a quantity that deviates tells a mistake from others: it has finite numbers, wrong or right."""
@@ -221,7 +255,8 @@ class Answered:
 
     def _widely(self, mutant: Mutant) -> dict[str, float] | None:
         if "output" in self.answer:
-            output = {"output": np.asarray(mutant.function(*self.wide, **self.problem.case.options))}
+            with dividing_by_zero(self.divides_by_zero):
+                output = {"output": np.asarray(mutant.function(*self.wide, **self.problem.case.options))}
             if self.changed(output) and not self.is_near("output", output["output"]):
                 return {}  # its gradients need not be computed
         values = self.wide_values(mutant)

@@ -2,8 +2,8 @@
 
 An option that is a name is each of the others, one that is true is false, a number is another one of those that
 are usual, a whole number one more or less; whatever is asked for, it is what it is unless told. Two options, or two
-arguments of one shape, are exchanged. An argument is shifted or flipped, an index is another, and of an axis that is
-summed over some places are left out.
+arguments of one shape, are exchanged. An argument is shifted or flipped, an index is another, of an axis that is summed
+over some places are left out, and the axes of the output are laid out otherwise.
 """
 
 import functools
@@ -24,6 +24,12 @@ from refnp.verify.edits.mutant import Mutant, with_argument
 SMALL = (0.0, 1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)  # ε of the field
 SYMBOLS = {"eps": "ε", "alpha": "α", "delta": "δ"}
 LEFT_OUT = object()
+LAID_OUT: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "the last two axes of the output were exchanged": lambda y: y.swapaxes(-1, -2),
+    "the first two axes of the output were exchanged": lambda y: y.swapaxes(0, 1),
+    "the output were in one row": np.ravel,
+    "axes of length 1 were left out of the output": np.squeeze,
+}
 AXES: dict[str, Callable[[Any], Any]] = {
     "it went along the last axis, whatever is asked for": lambda _: -1,
     "it went along the first axis": lambda _: 0,
@@ -53,6 +59,8 @@ def of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
         if all(same_shape(a, i, j) for a in answered):
             says = f"{arguments[i]} and {arguments[j]} were exchanged"
             yield Mutant(says, with_exchanged_arguments(layer, i, j))
+    for says, lay_out in LAID_OUT.items():
+        yield Mutant(says, lambda *arrays, of=lay_out, **given: of(np.asarray(layer.function(*arrays, **given))))
 
 
 def defaults_of(layer: Layer) -> dict[str, Any]:
@@ -71,9 +79,13 @@ def changes_of(layer: Layer, name: str, values: list[Any], default: Any) -> Iter
     constant = lambda value: lambda _: value
     if name == "axis":
         yield from AXES.items()
+        yield "it went over the whole array unless axis is given", lambda axis: "all" if equal(axis, default) else axis
         return
-    if default is not LEFT_OUT and any(not equal(value, default) for value in values):
-        yield f"{symbol} were {brief(default)}, whatever is asked for", constant(default)
+    always = [] if default is LEFT_OUT else [default]
+    always += [flag for flag in (True, False) if any(map(is_boolean, values)) and default is not flag]
+    for one in always:
+        if any(not equal(value, one) for value in values):
+            yield f"{symbol} were {brief(one)}, whatever is asked for", constant(one)
     if option is not None:
         for choice in option.choices:
             yield f"{symbol} were {choice!r}", constant(choice)

@@ -9,7 +9,8 @@
 A hypothesis explains a kind of row (outputs, gradients, or both), and then every row of that kind that deviates, in
 every precision, and contradicts no row that is right. Of known mistakes one may explain some rows and others the rest,
 or say how many of how many it explains; what changes a row that is left, and does not explain it, is not said.
-NaN and infinity explain nothing by themselves: a row of nothing else is explained where others are.
+NaN and infinity explain nothing by themselves: a row of nothing else is explained where others are. Outputs of another
+shape come last: what explains others explains them, or a mistake or an option that gives all of these shapes.
 """
 
 import contextlib
@@ -110,19 +111,22 @@ class Search:
         self.stopped = ""  # at what, if not all was tried
         self.begun: dict[tuple[Mutant, bool], Explanation] = {}  # of the first cases
         self.layer = answered[0].problem.case.layer
-        self.deviating = sorted((a for a in answered if a.rows & wrong), key=lambda a: a.size)
+        deviating = sorted((a for a in answered if a.rows & wrong), key=lambda a: a.size)
+        self.misshapen = [a for a in deviating if a.is_misshapen]
+        self.deviating = [a for a in deviating if not a.is_misshapen]
         self.right = [a for a in answered if of_one and not a.rows & wrong]
-        self.before = {row: a.wrong.get(row[2], math.inf) for a in self.deviating for row in a.rows & wrong}
-        self.every = set(self.before)
+        self.before = {row: a.wrong.get(row[2], math.inf) for a in deviating for row in a.rows & wrong}
+        self.every = {row for a in self.deviating for row in a.rows & wrong}
         self.telling = {a.row(q) for a in self.deviating for q in a.answer if a.row(q) in wrong and a.tells(q)}
 
     def causes(self, ask: Ask | None) -> list[Cause]:
         """The causes, and one without a name for the rows that are left, with what is seen there."""
         chosen, left = self.best()
         kept = [group for group in self._kept(chosen, left) if ask is None or self._is_seen(group[0], ask)]
+        kept = self._with_shapes(kept)
         explained = {row for group in kept for row in group[0].rows}
         found = [self._cause(group, self.every - explained - self.known) for group in kept]
-        rest = self.every - {row for cause in found for row in cause.rows}
+        rest = self.every - {row for cause in found for row in cause.rows}  # another shape says enough
         if rest:
             worst = max(self.before[row] for row in rest)
             told = rest - self.known or rest  # what is known of a framework says nothing of another mistake
@@ -133,6 +137,23 @@ class Search:
             says = ", ".join(filter(None, [pattern(rest, self.answered), *lacks]))
             found.append(Cause("", _sorted(rest), worst, worst, self.layer.name, (), says, seen=what))
         return found
+
+    def _with_shapes(self, groups: list[list[Explanation]]) -> list[list[Explanation]]:
+        """The same with outputs of another shape: what these mistakes explain, then what explains all that are left."""
+        self.clock.stage, left = "outputs of another shape", self.misshapen
+        explain = lambda mutant, cases: {a.row("output"): r for a in cases if (r := a.shaped(mutant)) is not None}
+        for best, *_ in groups:
+            best.rows |= explain(best.mutant, left)
+            left = [a for a in left if not a.rows & best.rows.keys()]
+        if not left or self.stopped:
+            return groups
+        with self.clock.unless_broken(), contextlib.suppress(KeyboardInterrupt):
+            for mutant in (*mutants_of(self.layer), *options.of_outputs(self.layer, left)):
+                self.clock.tick()
+                rows = explain(mutant, left[:1]) and explain(mutant, left)
+                if len(rows) == len(left) and all(a.agrees(mutant) for a in (*self.deviating, *self.right)):
+                    return [*groups, [Explanation(mutant, rows, 0)]]
+        return groups
 
     def _is_seen(self, e: Explanation, ask: Ask) -> bool:
         """Whether errors of outputs are rough, if they are to be those of rounding at a place that is not known."""

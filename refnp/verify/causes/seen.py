@@ -130,6 +130,9 @@ def of_loss(a: Answered, ask: Ask) -> Iterator[str]:
     count, steady = spread(np.where(np.isinf(counts), np.nan, counts))
     off = np.abs(count - 1) > LITTLE
     own = count[np.isfinite(counts).any(-1)]
+    if len(own) and not own.any():
+        yield f"no row of {name} changes the loss, which stays {given:.4g}"
+        return
     if len(own) > 1 and steady.all() and off.any() and np.ptp(own) <= LITTLE * np.abs(own).max():
         yield f"every row counts {told_apart(float(own[0]), 1.0)[0]} times what is right"
         return
