@@ -8,10 +8,8 @@ asked for in the same way. refnp/layers/__init__.py says in a line each what tho
 functions.
 """
 
-import contextlib
 import operator
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,8 +19,6 @@ from refnp.numbers.duals import Array, plain
 from refnp.numbers.kinds import ABOUT, Kind, word
 from refnp.numbers.sinusoids import sinusoids_of
 from refnp.numbers.summation import sum_of_products
-
-_by_zero: ContextVar[bool] = ContextVar("by_zero", default=False)
 
 
 class Constant:
@@ -117,18 +113,8 @@ def largest(x: Any) -> Array:
 
 
 def nonzero(x: Any) -> Any:
-    """x, and 1 in place of 0: for what is divided by.   Within `dividing_by_zero` x itself."""
-    return x if _by_zero.get() else np.where(x.real == 0, 1, x)
-
-
-@contextlib.contextmanager
-def dividing_by_zero(wanted: bool = True) -> Iterator[None]:
-    """Within this block pages divide by 0, as code does that does not ask for it."""
-    token = _by_zero.set(wanted)
-    try:
-        yield
-    finally:
-        _by_zero.reset(token)
+    """x, and 1 in place of 0: for what is divided by."""
+    return np.where(x.real == 0, 1, x)
 
 
 @word

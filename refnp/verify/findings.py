@@ -110,8 +110,8 @@ def causes_of(report: Report, *, of_one: bool = True) -> list[Cause]:
     In a whole model the rows are not `of_one` function.
     """
     rows = {row.key: row for row in report.deviations}
-    wrong, clock = [row for row in rows.values() if not row.why or row.is_misshapen], Clock(report.seconds, report.told)
-    found = causes(report.answers, wrong, report.known, of_one=of_one, ask=report.ask, clock=clock)
+    clock = Clock(report.seconds, report.told)
+    found = causes(report.answers, rows.values(), report.known, of_one=of_one, ask=report.ask, clock=clock)
     explained = {key for cause in found for key in cause.rows}
     failures = grouped({key: row.why for key, row in rows.items() if row.why and key not in explained}, rows)
     left = {key: report.known[key] for cause in found if not cause.says for key in cause.rows if key in report.known}

@@ -71,11 +71,6 @@ class Judgement:
         """What names a row in a report."""
         return self.case, self.dtype, self.quantity
 
-    @property
-    def is_misshapen(self) -> bool:
-        """Whether it is an output of another shape than is right."""
-        return self.quantity == "output" and self.why.startswith("shape ")
-
     def as_json(self) -> dict[str, Any]:
         """Plain values; a number that is not finite (a NaN where there should be none, nothing to compare) is null."""
         names = list(Judgement.__dataclass_fields__)[:10]

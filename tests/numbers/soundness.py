@@ -35,11 +35,13 @@ def pages():
     return {name: of for name, of in functions.items() if hasattr(of, "page") and theorems.forms_of(of)}
 
 
-def variants(operation):
-    """(where and what, the page that then is) for every edit of a page and of what it uses."""
+def variants(operation, *, vjps=True):
+    """(where and what, the page that then is) for every edit of a page and of what it uses, of VJPs too if `vjps`."""
     opened = Opened.of(operation)
     for part in opened.all():
         for edit in edits_of(part):
+            if edit.of_pullback and not vjps:
+                continue
             try:
                 page = opened.compiled({part.function: edit.tree}, KNOWN_WORDS)
             except SyntaxError:
@@ -163,7 +165,7 @@ def claims_tried(name, count=None, seed=0):
     """Counter of verdicts on symmetries of edited pages, all or some; and of those that fail and are proved."""
     shapes, symmetries = CLAIMED[name]
     operation, counts, unsound = pages()[name], collections.Counter(), []
-    every = list(variants(operation))
+    every = list(variants(operation, vjps=False))
     if count is not None and count < len(every):
         every = random.Random(f"{name} {seed}").sample(every, count)
     for what, page in [("as it is", operation.page), *every]:

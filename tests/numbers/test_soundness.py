@@ -27,7 +27,7 @@ def test_right_edits_of_softmax_are_proved_and_wrong_ones_are_told_from_them():
 @pytest.mark.parametrize("name", CLAIMED)
 def test_no_symmetry_that_an_edited_page_lacks_is_proved(name):
     counts = collections.Counter()
-    for seed in range(1, 33):
+    for seed in range(1, 9):
         found, unsound = claims_tried(name, TRIED, seed=seed)
         assert not unsound
         assert found["holds, proved"] >= len(CLAIMED[name][1]) - 2  # of the page as it is; softmax is not odd

@@ -206,21 +206,26 @@ FROM_1, OF_ALL, ON_AND_ON, RIGHT = (
     lambda s, all_steps, w: min((s - 1 - w) / (all_steps - w), 1),
 )
 WRONG_SCHEDULES = [
-    ("constant_schedule", lambda lr, step, warmup=0: lr * min(1, (step - 1) / max(warmup, 1)), ""),
+    ("constant_schedule", lambda lr, step, warmup=0: lr * min(1, (step - 1) / max(warmup, 1)), "step were one less"),
     ("cosine_schedule", cosine_of(FROM_1), "left were max(after - (step - warmup), 0)"),
     ("cosine_schedule", cosine_of(OF_ALL), "after were steps"),
     ("cosine_schedule", cosine_of(ON_AND_ON), "left were after - (step - 1 - warmup)"),
     ("cosine_schedule", cosine_of(RIGHT, lambda s, w: (s - 1) / w), "rate * (-1 + float(step)) / float(warmup)"),
-    ("cosine_schedule", floor_beside, ""),
-    ("noam_schedule", noam_of_the_larger, ""),
+    ("noam_schedule", noam_of_the_larger, "1 / root(step) if step <= warmup else step / (warmup * root(warmup))"),
 ]
 
 
 @pytest.mark.parametrize(("name", "function", "says"), WRONG_SCHEDULES)
-def test_wrong_schedules_do_not_hold(name, function, says):
+def test_wrong_schedules_are_named(name, function, says):
     report = refnp.judge(name, function, dtypes="float64")
     assert not report.holds
     assert says in report.causes[0].says
+
+
+def test_a_floor_that_is_added_does_not_hold_and_no_cause_is_said_that_explains_a_part():
+    (cause,) = refnp.judge("cosine_schedule", floor_beside, dtypes="float64").causes
+    assert not cause.says
+    assert len(cause.rows) == 4
 
 
 def test_a_velocity_is_asked_of_a_later_step_than_the_first_which_makes_it():

@@ -20,12 +20,11 @@ import numpy as np
 
 from refnp.numbers.precision import FORMATS, Format, Policy, policy
 from refnp.numbers.rounding import WIDE, tolerance
-from refnp.numbers.words import dividing_by_zero
 from refnp.verify.bounds import errors_over_bounds
 from refnp.verify.case import Answer, Problem, is_of_numbers
 from refnp.verify.causes.clock import tick
 from refnp.verify.causes.values import along_rows, answer_of, distances, furthest
-from refnp.verify.edits.mutant import Mutant
+from refnp.verify.edits.mutant import Mutant, dividing_by_zero
 
 SPREAD, SAMPLES, NARROW_SAMPLES = 8, 6, 8
 NEAR = 0.1  # of the error that is to be explained may be left where the mistake's own rounding is worth measuring
@@ -109,6 +108,11 @@ class Answered:
             found = answer_of(self.problem, function, dtype, arrays, gradients=self._has_gradients)
         return {q: value for q, value in found.items() if q in self.answer}
 
+    def output_of(self, mutant: Mutant) -> np.ndarray:
+        """The output alone that a mistake gives in the widest precision."""
+        with dividing_by_zero(self.divides_by_zero):
+            return np.asarray(mutant.function(*self.wide, **self.problem.case.options))
+
     def wide_values(self, mutant: Mutant) -> Answer:
         """What a mistake gives in the widest precision, which is kept of small cases."""
         key = mutant, self._has_gradients, self.divides_by_zero
@@ -150,7 +154,7 @@ class Answered:
         The bound is the largest of the right output, or 512 u of the largest number.
         """
         try:
-            value = np.asarray(mutant.function(*self.wide, **self.problem.case.options))
+            value = self.output_of(mutant)
             least = 512 * self.policy.stored.u * np.abs(value[np.isfinite(value)]).max(initial=1e-300)
             allowed = self.allowed["output"].max(initial=least)
             after = float(furthest(np.asarray(self.answer["output"], WIDE), value) / allowed)
@@ -255,8 +259,7 @@ class Answered:
 
     def _widely(self, mutant: Mutant) -> dict[str, float] | None:
         if "output" in self.answer:
-            with dividing_by_zero(self.divides_by_zero):
-                output = {"output": np.asarray(mutant.function(*self.wide, **self.problem.case.options))}
+            output = {"output": self.output_of(mutant)}
             if self.changed(output) and not self.is_near("output", output["output"]):
                 return {}  # its gradients need not be computed
         values = self.wide_values(mutant)

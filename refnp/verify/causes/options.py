@@ -24,11 +24,11 @@ from refnp.verify.edits.mutant import Mutant, with_argument
 SMALL = (0.0, 1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)  # ε of the field
 SYMBOLS = {"eps": "ε", "alpha": "α", "delta": "δ"}
 LEFT_OUT = object()
-LAID_OUT: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "the last two axes of the output were exchanged": lambda y: y.swapaxes(-1, -2),
-    "the first two axes of the output were exchanged": lambda y: y.swapaxes(0, 1),
-    "the output were in one row": np.ravel,
-    "axes of length 1 were left out of the output": np.squeeze,
+LAID_OUT: dict[str, Callable[[Any], Any]] = {
+    "the last two axes of the output were exchanged": lambda y: ag.swapaxes(y, -1, -2),
+    "the first two axes of the output were exchanged": lambda y: ag.swapaxes(y, 0, 1),
+    "the output were in one row": lambda y: ag.reshape(y, -1),
+    "axes of length 1 were left out of the output": ag.squeeze,
 }
 AXES: dict[str, Callable[[Any], Any]] = {
     "it went along the last axis, whatever is asked for": lambda _: -1,
@@ -60,7 +60,7 @@ def of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
             says = f"{arguments[i]} and {arguments[j]} were exchanged"
             yield Mutant(says, with_exchanged_arguments(layer, i, j))
     for says, lay_out in LAID_OUT.items():
-        yield Mutant(says, lambda *arrays, of=lay_out, **given: of(np.asarray(layer.function(*arrays, **given))))
+        yield Mutant(says, lambda *arrays, of=lay_out, **given: of(layer.function(*arrays, **given)))
 
 
 def defaults_of(layer: Layer) -> dict[str, Any]:

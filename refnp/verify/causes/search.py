@@ -64,7 +64,8 @@ def causes(
 ) -> list[Cause]:
     """What explains the rows that deviate: mistakes, each with its rows, and for the rest that none fits.
 
-    `answers` are all that were given, right or wrong; `rows` those of a report, of which only those that deviate count.
+    `answers` are all that were given, right or wrong; `rows` those of a report, of which only those that deviate count,
+    and of those of which it is said why, only outputs of another shape.
     Rows that are `known` for another reason need no explanation.
     Where the answers are not `of_one` function, what is right in one says nothing of another. `ask` has the function
     answer another problem, to see what it does where nothing fits. When the seconds of a `clock` are over, or at
@@ -72,15 +73,15 @@ def causes(
     cause, and a RuntimeWarning says so.
     """
     clock = clock or Clock()
-    wrong = {row.key for row in rows if row.verdict == DEVIATES}
+    wrong = {row.key: row.why for row in rows if row.verdict == DEVIATES}
     by_layer: dict[str, list[Answered]] = {}
     for problem, answer in answers:
         by_layer.setdefault(problem.case.layer.name, []).append(Answered(problem, answer))
     found = []
     with quiet(), running(clock):
         for answered in by_layer.values():
-            own = wrong & {row for a in answered for row in a.rows}
-            if own:
+            rows_of = lambda a: {row for row in a.rows & wrong.keys() if not wrong[row] or a.is_misshapen}
+            if own := {row for a in answered for row in rows_of(a)}:
                 found += Search(answered, own, set(known), of_one, clock).causes(ask)
     for what in clock.broken:
         warnings.warn(f"no cause was looked for among {what}", RuntimeWarning, stacklevel=1)

@@ -18,7 +18,7 @@ from refnp.autograd.declaration import Declaration
 from refnp.autograd.pages import along_axes, of_each_axis, plain
 from refnp.layers.module import Module
 from refnp.numbers.parts import with_parts
-from refnp.verify.edits.mutant import Mutant
+from refnp.verify.edits.mutant import Mutant, nonzero
 from refnp.verify.edits.opened import Opened
 from refnp.verify.edits.patterns import Rewriting, argument_of, stands_in
 from refnp.verify.edits.traced import held, tensor_of, traced
@@ -43,7 +43,7 @@ def without_last(x: Any) -> Any:
 
 
 NO_OWNERS: Mapping[Callable, type] = MappingProxyType({})
-KNOWN_WORDS = {"held": held, "count_of": count_of, "without_last": without_last, "ag": ag}
+KNOWN_WORDS = {"held": held, "count_of": count_of, "without_last": without_last, "nonzero": nonzero, "ag": ag}
 
 
 def is_operation(function: Callable) -> bool:

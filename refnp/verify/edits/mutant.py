@@ -1,16 +1,21 @@
-"""What a mutant is, and what edits use beside what pages do: roundings, and gradients that are averaged.
+"""What a mutant is, and what edits use beside what pages do: roundings, averaged gradients, and divisions by 0.
 
 A mutant is a function with a line that is another (refnp/verify/edits), and two of one function are a mutant again.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from refnp.autograd import primitive
+from refnp.numbers import words
+
+_by_zero: ContextVar[bool] = ContextVar("by_zero", default=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +61,21 @@ class Mutant:
 def with_argument(function: Callable, i: int, change: Callable[[Any], Any]) -> Callable:
     """The function of which an argument is another."""
     return lambda *arrays, **options: function(*arrays[:i], change(arrays[i]), *arrays[i + 1 :], **options)
+
+
+def nonzero(x: Any) -> Any:
+    """x, and 1 in place of 0, as pages have it; within `dividing_by_zero` x itself, as code that does not ask."""
+    return x if _by_zero.get() else words.nonzero(x)
+
+
+@contextlib.contextmanager
+def dividing_by_zero(wanted: bool) -> Iterator[None]:
+    """Within this block edited pages divide by 0, if that is wanted."""
+    token = _by_zero.set(wanted)
+    try:
+        yield
+    finally:
+        _by_zero.reset(token)
 
 
 @primitive

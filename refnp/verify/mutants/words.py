@@ -15,7 +15,7 @@ from refnp.autograd.triangular import factor_of
 from refnp.layers.group_norm import per_channel
 from refnp.numbers.rounded import Rounded
 from refnp.numbers.windows import BEYOND, windows
-from refnp.numbers.words import constant, erf, largest, logarithm, nonzero, pi, root, sinusoids
+from refnp.numbers.words import constant, erf, largest, logarithm, pi, root, sinusoids
 from refnp.verify.edits.mutant import averaged, rounded_to, stored, summed_in
 from refnp.verify.edits.traced import lifted
 
@@ -273,7 +273,7 @@ OF_ARRAYS: tuple[Callable, ...] = (
     folded, rows, last, of_given, dealt, last_of_channels, log_of_sum, in_full, next_key,
     without_last, of_first_query, heads_of, of_first_head, of_keys, keys_within, averaged_over_rows, masks_as,
     one_plus_erf, one_plus_tanh, rows_of, var_in_one_pass, std_in_one_pass, windows_padded, runs_of, apart, alike,
-    turned_apart, of_rounded_angles, rounded_to, raw, nonzero, root, logarithm, largest, erf, factor_of,
+    turned_apart, of_rounded_angles, rounded_to, raw, root, logarithm, largest, erf, factor_of,
 )  # fmt: skip
 OF_TENSORS: tuple[Callable, ...] = (
     product_in,
