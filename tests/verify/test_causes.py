@@ -135,6 +135,7 @@ def of_corners(x, **options):
     return layers.upsample(x, **{**options, "align_corners": options.get("mode") == "linear"})
 
 
+BACK_TOO = {"only": "softmax/ordinary", "gradients": True, "framework": "refnp"}
 ORDINARY, IN_FLOAT64 = {"only": "*ordinary*"}, {"dtypes": "float64", "skip": ("*1027*",)}
 INSIDE = "as if something inside were rounded to float32"  # of scores and values it is not told which
 NAMED = [
@@ -164,6 +165,7 @@ NAMED = [
     ("upsample", of_corners, "align_corners were True, whatever is asked for", IN_FLOAT64),
     ("convolution", with_options(layers.convolution, dilation=1), "dilation were 1", IN_FLOAT64),  # in other shapes
     ("max", lambda x, **given: autograd.max(x, **given), "went over the whole array unless axis is given", IN_FLOAT64),
+    ("softmax", lambda x, axis=-1: autograd.swapaxes(layers.softmax(x, axis=axis), 0, -1), "last two axes", BACK_TOO),
     ("max_pool", lambda *a, **options: layers.max_pool(*a, **options).swapaxes(-1, -2), "last two axes", IN_FLOAT64),
 ]
 

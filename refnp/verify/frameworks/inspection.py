@@ -32,7 +32,8 @@ def run_refnp(asked: Question) -> Answer:
     if not asked.wanted:
         return np.asarray(asked.function(*map(np.array, asked.arrays))), []
     output, pullback = vjp(asked.of_chosen(asked.arrays), *asked.chosen(asked.arrays))
-    return np.asarray(output), [np.asarray(gradient) for gradient in pullback(asked.cotangent)]
+    gradients = pullback(asked.cotangent) if asked.has_gradients(output) else ()
+    return np.asarray(output), [np.asarray(gradient) for gradient in gradients]
 
 
 def array_of(x: np.ndarray, device: str | None = None) -> np.ndarray:
