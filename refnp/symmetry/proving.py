@@ -26,12 +26,12 @@ from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, same, sent
 from refnp.numbers.indexed.sizes import Asked, Size, is_alike, pieces, product_of, sum_of
 from refnp.numbers.indexed.terms import TOO_MANY, NoRule, assuming
 from refnp.symmetry.actions import Action, NamedAction, Product, Trivial
-from refnp.symmetry.claim import Claim, arrays_of, leaves
+from refnp.symmetry.claim import Claim, invariant, leaves
 from refnp.symmetry.geometry import Negate, Scale, Translate
 from refnp.symmetry.inverse import Inverse
 from refnp.symmetry.lockstep import Both
 from refnp.symmetry.places import Flip, Permute, Repeat, Select
-from refnp.symmetry.shapes import Instances, Sides, another, contradiction, lengths_of, unknown_arrays
+from refnp.symmetry.shapes import Exchange, Instance, Instances, contradiction, lengths_of, unknown_arrays
 from refnp.symmetry.shifts import Roll
 
 HAS_LENGTH = re.compile(r"[(,·+] *([4-9]|\d\d+)\b")  # a number that is tried as a letter
@@ -96,18 +96,17 @@ def prove(claim: Claim, shapes: str, *, in_steps: bool = False, **options: Any) 
     """
     of = lambda known: proof_of(claim, shapes, known, options, in_steps=in_steps)
 
-    def sides(x: dict[str, Any], rng: np.random.Generator) -> tuple[dict, dict]:
+    def instance(x: dict[str, Any], rng: np.random.Generator) -> tuple[Claim, dict[str, Any], Any]:
         of_numbers = replace(claim, f=functools.partial(claim.f, **numbers_for(options, rng))) if options else claim
-        g, outputs = claim.action.draw(rng, x), of_numbers.at(x, np.float64)
-        return of_numbers.left(g, x, outputs, np.float64), of_numbers.right(g, outputs)
+        return of_numbers, x, claim.action.draw(rng, x)
 
     most = 2 * (OF_ALL_STEPS + OF_THE_END) if in_steps else OF_A_PROOF
-    proof = beside_numbers(shapes, lambda: tried(shapes, of, any_weights=in_steps), sides, most)
+    proof = beside_numbers(shapes, lambda: tried(shapes, of, any_weights=in_steps), instance, most)
     long = proof.missing == TOO_MANY and not in_steps and isinstance(claim.action, IN_STEPS)
     return replace(proof, missing=f"{TOO_MANY}; prove it step by step: in_steps=True") if long else proof
 
 
-def beside_numbers(shapes: str, of: Callable[[], Proof], sides: Sides, most: int = OF_A_PROOF) -> Proof:
+def beside_numbers(shapes: str, of: Callable[[], Proof], instance: Instance, most: int = OF_A_PROOF) -> Proof:
     """The proof, of at most so many products; none where numbers contradict what is proved."""
     with forming() as formed, assuming() as limits:
         limits.most = most
@@ -117,7 +116,7 @@ def beside_numbers(shapes: str, of: Callable[[], Proof], sides: Sides, most: int
     numbers = {int(n) for a in proof.assumptions if is_of_sizes(a, shapes) for n in re.findall(r"\d+", a)}
     orders = [a for a in proof.assumptions if isinstance(a, Asked)]
     near = {n + step for n in numbers for step in (-1, 0, 1)}
-    against, unknown = contradiction(Instances(shapes, near, orders, formed.values()), sides)
+    against, unknown = contradiction(Instances(shapes, near, orders, formed.values()), instance)
     if not against:
         return replace(proof, assumptions=(*proof.assumptions, unknown)) if unknown else proof
     assumed = f"; it is proved only if {'; '.join(proof.assumptions)}" if proof.assumptions else ""
@@ -222,11 +221,12 @@ def prove_equal(f: Callable, g: Callable, shapes: str, **options: Any) -> Proof:
             lambda: leaves(g(**known, **given)),
         )
 
-    def sides(x: dict[str, Any], rng: np.random.Generator) -> tuple[dict, dict]:
+    def instance(x: dict[str, Any], rng: np.random.Generator) -> tuple[Claim, dict[str, Any], Any]:
         own = numbers_for(options, rng)
-        return arrays_of(f(**x, **own)), arrays_of(g(**x, **own))
+        either = lambda second, **arrays: (g if second else f)(**arrays, **own)
+        return invariant(either, Exchange("second")), {**x, "second": np.False_}, {"second": np.True_}
 
-    return beside_numbers(shapes, lambda: tried(shapes, of), sides)
+    return beside_numbers(shapes, lambda: tried(shapes, of), instance)
 
 
 def prove_independent(f: Callable, names: str, shapes: str, **options: Any) -> Proof:
@@ -242,9 +242,10 @@ def prove_independent(f: Callable, names: str, shapes: str, **options: Any) -> P
     others = {name: symbol(f"{name}′", *known[name].shape) for name in replaced}
     name = getattr(f, "__name__", type(f).__name__)
 
-    def sides(x: dict[str, Any], rng: np.random.Generator) -> tuple[dict, dict]:
-        own, others = numbers_for(options, rng), {name: another(x[name], rng) for name in replaced}
-        return arrays_of(f(**{**x, **others}, **own)), arrays_of(f(**x, **own))
+    def instance(x: dict[str, Any], rng: np.random.Generator) -> tuple[Claim, dict[str, Any], Any]:
+        of_numbers = functools.partial(f, **numbers_for(options, rng))
+        exchange = Exchange(replaced)
+        return invariant(of_numbers, exchange), x, exchange.draw(rng, x)
 
     def of() -> Proof:
         return equal_leaves(
@@ -254,7 +255,7 @@ def prove_independent(f: Callable, names: str, shapes: str, **options: Any) -> P
             lambda: leaves(f(**known, **given)),
         )
 
-    return beside_numbers(shapes, of, sides)
+    return beside_numbers(shapes, of, instance)
 
 
 def equal_leaves(claim: str, shapes: str, left: Callable[[], dict], right: Callable[[], dict]) -> Proof:

@@ -2,7 +2,7 @@
 
 A proof sees a function go one way. A function that asks what it is given, whether a size is even, or an array is one of
 NumPy's, or whole, may go another way for the arrays with which it is used. Where numbers contradict it, nothing is
-proved (`contradiction`).
+proved (`contradiction`), by the rule of a search: rounding contradicts nothing, however small the result.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,12 @@ import numpy as np
 from refnp.autograd.notation import ARGUMENT, SHAPE, Argument
 from refnp.numbers.indexed.arrays import Indexed, Places, mask, symbol
 from refnp.numbers.indexed.sizes import Asked, Size, among, length_at, product_of, sum_of
+from refnp.symmetry.actions import Arrays, Element, NamedAction
+from refnp.symmetry.claim import Claim, DType, Precisions, roundoff
+from refnp.symmetry.evaluation import Evaluations
+from refnp.symmetry.judge import judge
+from refnp.symmetry.jumps import Jumps
+from refnp.symmetry.trials import PERTURBATIONS
 
 GIVEN = re.compile(rf"([\w.]+) ({SHAPE})")
 LENGTHS = (*range(1, 11), 16, 17)
@@ -28,8 +35,9 @@ SCALES = (1.0, 1 / 32, 1e4)  # of the numbers that are tried
 SCALED = 4  # the first lengths, at which other scales than 1 are tried beside it
 EACH, TIMES = 3, 4  # lengths at which what f asks is so, and how often they are tried
 GIVEN_AT_MOST, FORMED_AT_MOST = 20_000, 4_000_000  # numbers of an array
-GROSS = 1e-3  # of the largest number: rounding is smaller
-Sides = Callable[[dict[str, Any], np.random.Generator], tuple[Mapping[str, Any], Mapping[str, Any]]]
+FEW_ROUNDINGS = 64 * 2.0**-53  # of the largest number given or computed: what differs by more is judged
+DOUBLE = np.dtype(np.float64)
+Instance = Callable[[dict[str, Any], np.random.Generator], tuple[Claim, dict[str, Any], Element]]
 NUMBERS = ("", "positive", "real", "floating")  # what may be written in front of a shape
 
 
@@ -147,11 +155,12 @@ def _first_met(order: Asked, letter: str, rest: dict[str, int]) -> dict[str, int
     return None
 
 
-def contradiction(instances: Instances, sides: Sides) -> tuple[str, str]:
-    """Sizes at which the two `sides` of what is proved differ, in words, "" if none were found; what is not known.
+def contradiction(instances: Instances, instance: Instance) -> tuple[str, str]:
+    """Sizes at which what is proved fails, in words, "" if none were found; what is not known.
 
-    They are computed of arrays of numbers, with a generator for what else is drawn; where that raises an error, nothing
-    is known. They differ, too, if at all sizes one side alone is no number at some place, whatever the numbers are.
+    `instance` makes of arrays of numbers, with a generator for what else is drawn, the claim that is proved, its inputs
+    and an element; where it raises an error, or f does, nothing is known. The claim fails, too, if at all sizes one
+    side alone is no number at some place, whatever the numbers are.
     """
     refused: str | None = ""
     rng = np.random.default_rng(0)
@@ -162,17 +171,14 @@ def contradiction(instances: Instances, sides: Sides) -> tuple[str, str]:
         try:
             arrays = instances.arrays(sizes, rng)
             for scale in (1.0, SCALES[1 + k % 2]) if k < SCALED else (1.0,):
-                one, other, flags = noted(sides, {name: _scaled(x, scale) for name, x in arrays.items()}, rng)
-                if flags and scale != 1:
-                    continue
-                if list(one) != list(other) or any(map(grossly_differ, one.values(), other.values())):
+                if is_refuted(*instance({name: _scaled(x, scale) for name, x in arrays.items()}, rng)):
                     return f"numbers contradict it{at}{f', and numbers about {scale:g}' if scale != 1 else ''}", ""
             refused = None
             if not is_defined and max(sizes.values(), default=1) <= max(LENGTHS):
-                place = undefined_place(instances, sizes, sides)
+                place = undefined_place(instances, sizes, instance)
                 undefined += [(sum(sizes.values()), f"{place}, whatever the numbers are{at}")] if place else []
                 is_defined = place == "" and min(sizes.values(), default=2) > 1
-        except Exception as error:  # the sides may be any code, which need not take these arrays
+        except Exception as error:  # f may be any code, which need not take these arrays
             refused = None if refused is None else refused or str(error) or type(error).__name__
             continue
     if undefined and not is_defined:
@@ -180,14 +186,57 @@ def contradiction(instances: Instances, sides: Sides) -> tuple[str, str]:
     return "", f"it takes arrays of numbers; none was taken of those that were tried: {refused}" if refused else ""
 
 
-def noted(sides: Sides, arrays: dict[str, Any], rng: np.random.Generator) -> tuple:
-    """Both sides, and whether some numbers became too large or too small on the way."""
+def is_refuted(claim: Claim, x: dict[str, Any], g: Element) -> bool:
+    """Whether the claim fails at this input and element in float64, in value or shape, by the rule of a search.
+
+    What is infinite or NaN is no matter of real arithmetic; where numbers become too large or too small on the way, the
+    claim must fail in the finest precision, too, in which they do not. Raises Refusal where f raises anything.
+    """
+    left, right, flags = both_sides(claim, x, g, DOUBLE)
+    given = max((np.abs(a).max(initial=0) for a in x.values() if a.dtype.kind == "f"), default=0.0)
+    if list(left) == list(right) and all(nearly_equal(left[name], right[name], given) for name in left):
+        return False
+    every = claim.precisions(x)
+    double = Precisions(tuple(t for t in every.dtypes if t.itemsize <= DOUBLE.itemsize) or (DOUBLE,), roundoff(DOUBLE))
+    if flags and both_sides(claim, x, g, every.dtypes[-1])[-1]:
+        return False
+    for precisions in (double, every) if flags else (double,):
+        evaluations = [Evaluations(claim, precisions, x, np.random.default_rng(0), PERTURBATIONS) for _ in range(2)]
+        if not evaluations[0].is_repeatable():
+            return True
+        for at, jumps in zip(evaluations, (None, Jumps()), strict=True):  # the quick question first
+            found = judge(at, g, jumps=jumps)
+            if found.outcome != "violated" or found.kind not in ("value", "shape"):
+                return False
+    return True
+
+
+def both_sides(claim: Claim, x: dict[str, Any], g: Element, dtype: DType) -> tuple[dict, dict, list[str]]:
+    """f(g·x) and g·f(x) in this precision, and whether numbers become too large or too small on the way."""
     flags: list[str] = []
-    with np.errstate(all="ignore", over="call", under="call", call=lambda kind, _: flags.append(kind)):
-        return *sides(arrays, rng), flags
+
+    def noting(**arrays: Any) -> Any:
+        with np.errstate(all="ignore", over="call", under="call", call=lambda kind, _: flags.append(kind)):
+            return claim.f(**arrays)
+
+    of = replace(claim, f=noting)
+    outputs = of.at(x, dtype)
+    return of.left(g, x, outputs, dtype), of.right(g, outputs), flags
 
 
-def undefined_place(instances: Instances, sizes: Mapping[str, int], sides: Sides) -> str | None:
+def nearly_equal(x: np.ndarray, y: np.ndarray, given: float) -> bool:
+    """Whether two arrays are of one shape, and differ where both are finite by a few roundings of their largest number.
+
+    Or of the largest that was `given`: what is 0 but for rounding has no size of its own.
+    """
+    if x.shape != y.shape:
+        return False
+    finite = np.isfinite(x) & np.isfinite(y)
+    x, y = x[finite].astype(complex), y[finite].astype(complex)
+    return bool(np.all(np.abs(x - y) <= FEW_ROUNDINGS * max(given, np.abs(x).max(initial=0), np.abs(y).max(initial=0))))
+
+
+def undefined_place(instances: Instances, sizes: Mapping[str, int], instance: Instance) -> str | None:
     """A place at which one side alone is no number for all numbers that are tried, in words; "" if there is none.
 
     None where nothing is known: where both sides are none there, or some numbers became too large or too small.
@@ -197,7 +246,8 @@ def undefined_place(instances: Instances, sizes: Mapping[str, int], sides: Sides
     alone: Any = True
     for scale, sign in (*itertools.product(SCALES, (None, 1, -1)),) * 2:
         arrays = {name: _scaled(x, scale, sign) for name, x in instances.arrays(sizes, rng).items()}
-        one, other, flags = noted(sides, arrays, np.random.default_rng(0))  # the same element of the group each time
+        claim, x, g = instance(arrays, np.random.default_rng(0))  # the same element of the group each time
+        one, other, flags = both_sides(claim, x, g, DOUBLE)
         known = one, other
         if flags:
             continue
@@ -239,18 +289,28 @@ def drawn(kind: str, shape: list[int], places: int, rng: np.random.Generator) ->
     return rng.uniform(0.5, 2, shape) if kind == "positive" else rng.normal(size=shape)
 
 
+@dataclass(frozen=True)
+class Exchange(NamedAction):
+    """Other arrays in place of those that it names; an element is these arrays by name."""
+
+    group = "exchanges"
+
+    def draw(self, rng: np.random.Generator, arrays: Arrays) -> dict[str, Any]:
+        """Other numbers of the same kind."""
+        return {name: another(x, rng) for name, x in self.chosen(arrays)}
+
+    def identity(self, arrays: Arrays) -> dict[str, Any]:
+        return dict(self.chosen(arrays))
+
+    def compose(self, g: dict[str, Any], h: dict[str, Any]) -> dict[str, Any]:
+        return g
+
+    def moved(self, g: dict[str, Any], name: str, array: np.ndarray) -> np.ndarray:
+        return g[name].astype(array.dtype)
+
+
 def another(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Other numbers of the same kind."""
     if x.dtype.kind == "f":
         return x * rng.uniform(0.5, 2, x.shape)
     return ~x if x.dtype == bool else rng.permuted(x)
-
-
-def grossly_differ(x: Any, y: Any) -> bool:
-    """Whether two arrays differ in shape, or by more than rounding where both are finite."""
-    x, y = np.asarray(x), np.asarray(y)
-    if x.shape != y.shape:
-        return True
-    finite = np.isfinite(x) & np.isfinite(y)
-    x, y = x[finite].astype(complex), y[finite].astype(complex)
-    return bool(np.any(np.abs(x - y) > GROSS * max(np.abs(x).max(initial=0), np.abs(y).max(initial=0))))

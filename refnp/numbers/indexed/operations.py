@@ -544,6 +544,8 @@ FUNCTIONS: dict[Any, Callable] = {
     np.sum: _first(Indexed.sum),
     np.mean: _first(Indexed.mean),
     np.max: _first(Indexed.max),
+    np.any: lambda x, axis=None, keepdims=False: truth(x).any(axis, keepdims),
+    np.all: lambda x, axis=None, keepdims=False: truth(x).all(axis, keepdims),
     np.var: variance,
     np.std: deviation,
     np.concatenate: concatenate,
@@ -639,5 +641,5 @@ for _name in ("add", "sub", "mul"):
 Indexed.__neg__ = lambda x: UFUNCS[np.negative](x)
 for _name, _method in (("dot", dot), ("clip", clip), ("var", variance), ("std", deviation)):
     setattr(Indexed, _name, _method)
-with_operators(Indexed, ARITHMETIC, reflected=True)
+with_operators(Indexed, ARITHMETIC | {"mod": np.remainder, "floordiv": np.floor_divide}, reflected=True)
 with_operators(Indexed, COMPARISONS)

@@ -257,9 +257,9 @@ def _blind(factors: Any) -> str:
 
 def _inverse_or_root(e: Expression, p: Fraction) -> Expression:
     """Factors that may be taken out are, and a sum is written in one way of the many that differ by a unit."""
-    if not e:
+    if not canonical(e):
         if p > 0:
-            return e
+            return Expression()
         raise NoRule("something is divided by 0")
     if p < 0 and alike(e):
         raise NoRule("a division by what is 0 where two places are the same")
