@@ -58,6 +58,7 @@ class Trials:
         self.jumps = Jumps() if bound is None else None
         self.precisions: Precisions | None = None
         self.counts: Counter[str] = Counter()
+        self.left_open = 0  # pairs at which it is not decided
         self.worst = 0.0
         self.resolution: float | None = None  # of pairs that are resolved, if there is one
         self.relative: dict[DType, float] = {}
@@ -259,6 +260,7 @@ class Trials:
             return
         self.counts["nan"] += at.gives_nan
         self.counts["pairs"] += 1
+        self.left_open += finding.outcome in ("jumps", "ambiguous", "unsteady")
         if finding.outcome == "jumps":
             self.counts["jumps"] += 1
             self.jump = self.jump or f"{finding.reason}, at {self.claim.action.describe(g)}"
@@ -339,7 +341,7 @@ class Trials:
             made = f"found at an input of your draw with {factors}"
         else:
             made = f"found at an input made by '{x.structure}', not by your draw"
-        tried = 0
+        tried, undecided = 0, 0
         for i in range(AS_DRAWN):
             rng = np.random.default_rng((self.seed, DRAWN_AGAIN, i))
             sizes = {name: int(rng.choice(np.asarray(values))) for name, values in self.domain.sizes.items()}
@@ -348,8 +350,12 @@ class Trials:
                 tried += 1
                 rng = np.random.default_rng((self.seed, DRAWN_AGAIN, i, 1))
                 elements = some_elements(self.claim.action, drawn, rng, MOST_WITH_STRUCTURE)
+                before = self.left_open
                 if self.violation(drawn, elements) is not None:
                     return f"{made}; an input as your draw gives it refutes the claim, too"
+                undecided += self.left_open > before
+        if undecided:
+            return f"{made}; of {tried} more as your draw gives them none refutes the claim, {undecided} are undecided"
         return f"{made}; none of {tried} more as your draw gives them refutes the claim: where= says what it is about"
 
     def verdict(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.symmetry import Permute, invariant, search
+from refnp.symmetry import Permute, Select, equivariant, invariant, search
 from refnp.symmetry.claim import FLOATS, cast
 from refnp.symmetry.constraints import Constraints
 from refnp.symmetry.inputs import KINDS, Domain
@@ -119,5 +119,9 @@ def test_a_report_says_how_its_input_was_made():
     assert "', not by your draw; none of " in said
     assert "found at an input as your draw gives it" in str(search(invariant(lambda x: x[0], Permute("x")), f.vector,
                                                                    sizes={"n": range(1, 5)}))  # fmt: skip
+    steps = lambda x: np.round(x / np.abs(x).max() * 127) / 127 * np.abs(x).max()  # 8 bits of the largest in the batch
+    alone = equivariant(steps, Select("x", 0), Select(axis=0))
+    said = str(search(alone, lambda rng, n: {"x": rng.normal(size=(n, 4))}, sizes={"n": [1, 2]}))
+    assert "of 8 more as your draw gives them none refutes the claim, 5 are undecided" in said
     kept = search(invariant(np.linalg.eigvalsh, Permute({"a": (0, 1)})), symmetric, sizes=FEW)
     assert "kept as in all draws: a is symmetric in axes 0 and 1" in str(kept)
