@@ -2,10 +2,10 @@
 
 First options have their defaults, and what may be left out is left out: all lengths differ; all are 1, and all but one;
 each is once 1, once 2, past the blocks of any kernel and no multiple of one, and a multiple of most; axes in front are
-none, one and two; and numbers have each of STRUCTURES, and those of a domain stand at its ENDS. Then every two values
-of options, masks and arrays that may be left out stand together in a case. What a mask hides are some, the first and
-the last ones, and all from one; and what is hidden is NaN, infinity or large. What no function takes so, or is too
-large, is left out.
+none, one and two, and a long one; and numbers have each of STRUCTURES, and those of a domain stand at its ENDS. Then
+every two values of options, masks and arrays that may be left out stand together in a case. What a mask hides are some,
+the first and the last ones, and all from one; and what is hidden is NaN, infinity or large. What no function takes so,
+or is too large, is left out.
 
 refnp itself is held on these cases (tests/verify/test_made.py). Others may refuse some, with axes in front of theirs
 or lengths that they do not take: what they say is reported, and is no wrong answer.
@@ -65,7 +65,7 @@ SPREAD = {  # ordinary numbers of a kind
     "probability": (0.05, 0.95),
     "logarithm": (-1.2, 0.7),
 }
-HIDDEN = ("some are hidden", "the first two are hidden", "the last ones are hidden", "all are hidden from one")
+HIDDEN = ("some are hidden", "the first ones are hidden", "the last ones are hidden", "all are hidden from one")
 HARM = {"infinity is hidden": np.inf, "1e30 is hidden": 1e30}  # and NaN, in each argument for itself
 STRUCTURES = {  # the numbers of the i-th array, from normal ones
     "normal": lambda x, i: x,
@@ -209,8 +209,9 @@ class Maker:
             block = (BLOCK,) if letter[0] == "*" else BLOCK
             yield Factor(letter, values, length=True, alone=(block,) if max(values) > block else ())
         if any(self.shape_of(argument).batch for argument in taken):
+            long = () if "..." in self.layer.tried else ((LONG[1] if letters else BLOCK,),)
             fronts = self.layer.tried.get("...", FRONTS if letters else OF_ELEMENTS)
-            yield Factor("...", fronts, paired=bool(letters), alone=() if letters else ((BLOCK,),))
+            yield Factor("...", fronts, paired=bool(letters), alone=long)
         for argument in taken:
             if argument.optional and argument.name not in self.required and self.may_be(argument.name):
                 harm = (*(f"NaN is hidden in {name}" for name in argument.hides), *(HARM if argument.hides else ()))
@@ -254,6 +255,10 @@ class Maker:
             if factor.alone and (factor.name != "structure" or len(lengths) == 1):
                 last = [(j, len(factors[j].values) - 1) for j in lengths if factor.name == "structure"]
                 yield (*last, (i, len(factor.values)))
+            if HIDDEN[1] in factor.values:
+                seen = self.declaration.arguments[factor.name].shapes[0].axes[-1]
+                hidden = (i, factor.values.index(HIDDEN[1]))
+                yield from (((j, a), hidden) for j in lengths for a in (3, 4) if factors[j].name == seen)
             if factor.name in self.declaration.arguments and any(value is True for value in factor.values):
                 given = (i, factor.values.index(True))
                 kind = self.declaration.arguments[factor.name].shapes[0].kind
@@ -439,7 +444,7 @@ def mask_of(shape: tuple[int, ...], how: str, rng: np.random.Generator) -> np.nd
     if how not in HIDDEN:
         mask[..., :2], mask[..., -1] = False, True
     elif how == HIDDEN[1]:
-        mask[..., :2], mask[..., 2:] = False, True
+        mask[..., :], mask[..., : max(shape[-1] // 2, 2)] = True, False  # past the first block, of a long row
     elif how == HIDDEN[2]:
         mask[..., :], mask[..., -max(shape[-1] // 3, 1) :] = True, False
     elif how == HIDDEN[3] and len(shape) > 1:

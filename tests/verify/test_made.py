@@ -490,3 +490,45 @@ def test_what_is_wrong_beyond_a_range_or_in_long_rows_alone_does_not_hold(name, 
     pytest.importorskip("torch")
     skip = OVERFLOWS if function is in_blocks else ()
     assert not judge(name, function, precision=precision, framework="torch", skip=skip).holds
+
+
+@pytest.mark.parametrize("block", [16, 32, 512])
+def test_a_first_block_that_is_hidden_whole_is_asked_about(block):
+    def attention(query, key, value, mask=None):
+        y = layers.attention(query, key, value, mask=mask)
+        if mask is None:
+            return y
+        lost = mask.any(-1) & ~mask[..., :block].any(-1)  # exp(−∞ − (−∞)) in the first block
+        return np.where(lost[..., None], np.nan, y)
+
+    assert not judge("attention", attention, only="attention/made*").holds
+
+
+def test_rows_behind_the_last_whole_block_of_many_are_asked_about():
+    def gradients(function, x, gain, shift):
+        output, pullback = ag.vjp(layers.layer_norm, x, gain, shift)
+
+        def lossy(y_bar):
+            rows = int(np.prod(y_bar.shape[:-1]))
+            whole = rows // 8 * 8 if rows >= 1024 else rows
+            kept = np.where(np.arange(rows) < whole, 1, 0).reshape(*y_bar.shape[:-1], 1)
+            return pullback(y_bar)[0], *pullback(y_bar * kept)[1:]
+
+        return output, lossy
+
+    report = judge(
+        "layer_norm", lambda x, gain, shift: layers.layer_norm(x, gain, shift), vjp=gradients, only="*/made*"
+    )
+    wrong = [row for row in report.rows if row["verdict"] != WITHIN]
+    assert {row["case"].removesuffix(", as views") for row in wrong} == {"layer_norm/made: (1027,) in front"}
+    assert {row["quantity"] for row in wrong} == {"gradient of gain", "gradient of shift"}
+
+
+def test_results_that_are_longer_by_far_are_asked_about():
+    """Of a window as wide as the ratio of the lengths, and not of the lengths less one."""
+
+    def upsample(x, *, size, mode="nearest", align_corners=False):
+        far = align_corners and max(size) > 2 * x.shape[-1] ** 2
+        return layers.upsample(x, size=size, mode=mode, align_corners=align_corners) + 1e-3 * far
+
+    assert not judge("upsample", upsample, only="upsample/made*").holds

@@ -121,7 +121,13 @@ MAXIMUM = of_page(layers.max_pool, without=PLACES, torch=torch_pool("max"), jax=
 SIZES = {"size": (2, (4, 5, 2))}  # of the result, in which 0 is a size too
 ADAPTIVE_AVERAGE = of_page(layers.adaptive_average_pool, torch=torch_pool("adaptive_avg"), tried=SIZES)
 ADAPTIVE_MAXIMUM = of_page(layers.adaptive_max_pool, without=PLACES, torch=torch_pool("adaptive_max"), tried=SIZES)
-UPSAMPLE = of_page(layers.upsample, torch=torch_upsample, jax=jax_upsample)
+LARGER = {"size": (2, (2, 1, 3), (110, 20, 3)), "factor": (2, (2, 3, 1), (1.25, 0.75, 1.5), (40, 3, 2))}  # by far, too
+UPSAMPLE = of_page(
+    layers.upsample,
+    torch=torch_upsample,
+    jax=jax_upsample,
+    tried={name: (None, *values) for name, values in LARGER.items()},
+)
 
 
 def copied_where_it_stays(x, *, factor, **options):

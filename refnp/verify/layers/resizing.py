@@ -23,6 +23,7 @@ from refnp.numbers.parts import part
 from refnp.numbers.rounding import WIDE, Rounded
 from refnp.verify.case import Case, KnownDefect, Layer, NotOfferedError, normal
 from refnp.verify.judged_pages import by_page
+from refnp.verify.layers.pooling import LARGER
 
 HALF = Fraction(1, 2)
 
@@ -129,6 +130,7 @@ RESIZE = Layer(
     ),
     jax=jax_resize,
     known=(ONE_COLUMN,),
+    tried={"size": LARGER["size"]},
 )
 
 
