@@ -346,7 +346,8 @@ class Asked:
             if case.views and found and all(verdicts.get((case.of_numbers, *key[1:])) == WITHIN for key in found):
                 given = self.views_of(case)
                 own = [name for name in given if self.deviates_on(problem, name)] or given
-                why |= dict.fromkeys(found, said_of_views(own))
+                if not self.deviates_on(problem):  # asked once more
+                    why |= dict.fromkeys(found, said_of_views(own))
         return [replace(row, why=why.get(row.key, row.why)) for row in rows]
 
     def views_of(self, case: Case) -> list[str]:
@@ -354,9 +355,9 @@ class Asked:
         own = [name for name in case.views if name not in self.binding.inside]
         return [name for name in own if name != COTANGENT or len(case.quantities) > 1]
 
-    def deviates_on(self, problem: Problem, view: str) -> bool:
-        """Whether anything is wrong where this one alone is a view; where it is refused, nothing is known."""
-        alone = replace(problem.case, views=(view,)).problem(problem.dtype)
+    def deviates_on(self, problem: Problem, *views: str) -> bool:
+        """Whether anything is wrong where these alone are views; where it is refused, nothing is known."""
+        alone = replace(problem.case, views=views).problem(problem.dtype)
         alone.bounds  # noqa: B018  # with which the cotangent is drawn
         try:
             answer, _ = self.answer(alone)

@@ -54,12 +54,13 @@ def of_conventions(asked: Asked, report: Report) -> list[str]:
     if asked.holds_with(few, dtype):  # by what is known of frameworks, which other rows contradict
         return []
     right = {row.case for row in report.judgements} - {row.case for row in report.deviations}
+    holds = lambda cases, **way: all(asked.holds_with(cases, dtype, **way) for _ in range(2))  # and keeps nothing
     found = []
     alike = by_axes(deviating)  # a function of images is wrong of signals in any layout
     for words, way, concerns in [*of_layouts(asked, few[0]), *of_masks(asked, few)]:
         also = [case for case in asked.cases if case.name in right and concerns(case)][:TRIED]  # are to stay right
         asked_so = [group for group in (alike if "layouts" in way else [few]) if all(map(concerns, group))]
-        held = [case for group in asked_so if asked.holds_with([*group, *also], dtype, **way) for case in group]
+        held = [case for group in asked_so if holds([*group, *also], **way) for case in group]
         if held:
             found.append(f"{words} the output is right in {listed(held)}")
     reductions = [] if asked.binding.takes("reduction") else REDUCTIONS
@@ -70,7 +71,7 @@ def of_conventions(asked: Asked, report: Report) -> list[str]:
         others = [replace(case, options={**case.options, "reduction": reduction}) for case in few]
         binding = copy.copy(asked.binding)
         binding.stated = binding.stated | {"reduction"}
-        if asked.holds_with(others, dtype, binding=binding):
+        if holds(others, binding=binding):
             found.append(f"with options={{'reduction': {reduction!r}}} the output is right in {listed(few)}")
     return found
 

@@ -209,9 +209,9 @@ class Maker:
             block = (BLOCK,) if letter[0] == "*" else BLOCK
             yield Factor(letter, values, length=True, alone=(block,) if max(values) > block else ())
         if any(self.shape_of(argument).batch for argument in taken):
-            long = () if "..." in self.layer.tried else ((LONG[1] if letters else BLOCK,),)
+            many = () if "..." in self.layer.tried else ((LONG[1] if letters else BLOCK,),)
             fronts = self.layer.tried.get("...", FRONTS if letters else OF_ELEMENTS)
-            yield Factor("...", fronts, paired=bool(letters), alone=long)
+            yield Factor("...", fronts, paired=bool(letters), alone=many)
         for argument in taken:
             if argument.optional and argument.name not in self.required and self.may_be(argument.name):
                 harm = (*(f"NaN is hidden in {name}" for name in argument.hides), *(HARM if argument.hides else ()))

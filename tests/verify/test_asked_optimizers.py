@@ -128,6 +128,8 @@ def test_optax_holds():
     assert report.holds, str(report)
     by_norm = lambda gradient, norm: optax.clip_by_global_norm(norm).update(gradient, None)[0]
     assert refnp.judge("clip_by_norm", by_norm, framework="jax").holds
+    of_larger = lambda g, norm: g * g.dtype.type(norm) / np.maximum(np.sqrt((g * g).sum()), g.dtype.type(norm))
+    assert refnp.judge("clip_by_norm", of_larger).holds  # as TensorFlow has it
 
 
 def test_the_constant_of_pytorchs_clipping_is_another_convention():

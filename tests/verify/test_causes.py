@@ -249,6 +249,49 @@ def test_nan_explains_nothing():
     assert [cause.says for cause in refnp.judge("attention", attention, only="*/mask*").causes] == [""]
 
 
+def test_a_division_by_0_is_not_explained_by_what_changes_nothing():
+    """exp(−∞ − (−∞)) of a query that sees nothing, in a function without gradients."""
+
+    def attention(query, key, value, mask=None):
+        scores = scores_of(query, key)
+        return softmax_of(scores if mask is None else np.where(mask, scores, -np.inf)) @ value
+
+    (cause,) = refnp.judge("attention", attention, only="attention/*mask*row").causes
+    assert cause.says == "as if a query that may attend to nothing had NaN"
+    assert not any("gradient" in says for says in cause.others)
+
+
+def test_an_edit_that_ends_in_an_error_where_a_function_is_right_is_no_cause():
+    def sgd(parameter, gradient, velocity=None, *, learning_rate, weight_decay=0.0, momentum=0.0, step=2):
+        own = gradient if velocity is None else gradient + weight_decay * parameter
+        return parameter - learning_rate * (own if velocity is None else momentum * velocity + own)
+
+    (cause,) = refnp.judge("sgd", sgd, only="sgd/[mw]*").causes
+    assert not any("decayed(parameter, gradient, velocity)" in says for says in (cause.says, *cause.others))
+
+
+def test_what_a_format_does_not_hold_is_no_evidence_for_it():
+    """An input near 1000, which is infinite in float8_e4m3fn."""
+    total = lambda x: autograd.sum(x, -1)
+    report = refnp.judge(
+        total, lambda x: x.sum(-1) + np.sqrt(x[..., 0]), lambda rng: (1000 + 100 * rng.uniform(size=(3, 8)),)
+    )
+    assert not report.holds
+    assert "float8" not in str(report)
+
+
+def test_a_row_in_which_rounding_hides_a_mistake_is_counted_to_it():
+    def adam(parameter, gradient, mean, square, *, learning_rate, beta1, beta2, eps, weight_decay=0.0, step=1):
+        decayed = gradient + weight_decay * parameter
+        m = beta1 * mean + (1 - beta1) * decayed
+        v = beta2 * square + (1 - beta2) * gradient * gradient
+        return parameter - learning_rate * m / (1 - beta1**step) / (np.sqrt(v / (1 - beta2**step)) + eps)
+
+    (cause,) = refnp.judge("adam", adam, only="adam/*weight[_ ]decay*").causes
+    assert "v were faded(square, gradient * gradient, beta2)" in cause.says
+    assert ("adam/made: beta1 = 0.1, beta2 = 0.1, weight_decay = 0.001, mean 1000", "float32", "output") in cause.rows
+
+
 def test_a_line_of_the_pullback_is_shown():
     def vjp(f, x, gain, shift):
         unit, scale = normalized(x, 1e-5), np.sqrt(x.var(-1, keepdims=True) + np.asarray(1e-5, x.dtype))

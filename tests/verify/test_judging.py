@@ -87,21 +87,21 @@ def test_a_right_function_of_numpy_holds():
 
 
 def test_rows_without_a_bound_are_not_judged_and_lengths_of_judged_ones_alone_are_said():
-    """The bound of 67 columns, each taken off all that follow, is beyond all numbers."""
+    """Of numbers of 1e6 beside those of 1e-6 the bound is beyond all numbers."""
 
     def density(y, mean, factor, std):
         right = low_rank_normal_log_prob(y, mean, factor, std)
         return right if 1 in y.shape[-1:] else 3 * right
 
-    report = refnp.judge("low_rank_normal_log_prob", density, only="*made: *N = 1, (3,)*", dtypes="float32")
+    report = refnp.judge("low_rank_normal_log_prob", density, only="*made: *N = 1,*", dtypes="float32")
     left = [row for row in report.judgements if row.verdict == NOT_JUDGED]
-    assert [row.case.partition("made: ")[2] for row in left] == ["K = 67, N = 1, (3,) in front, mean 1000"]
+    assert [row.case.partition("made: ")[2] for row in left] == ["N = 1, huge"]
     assert all(row.without_bound == row.size and math.isnan(row.error_over_bound) for row in left)
     assert report.holds
-    assert "holds: 2 rows within bound, " in str(report)
+    assert "holds: 3 rows within bound, " in str(report)
     assert "1 not judged" in str(report).splitlines()[0]
-    assert "asked: 2 cases, N = 1, K to 5, " in str(report)
-    assert "not judged: 3 of 3 numbers in 1 row of 1 case, which have no bound: " in str(report)
+    assert "asked: 3 cases, N = 1, K to 5, " in str(report)
+    assert "not judged: 1 of 1 numbers in 1 row of 1 case, which have no bound: " in str(report)
 
 
 def test_systems_of_many_equations_have_bounds():

@@ -373,11 +373,69 @@ def test_a_length_is_told_beside_the_size_of_numbers_and_a_sum_has_no_curve():
         return np.moveaxis(np.concatenate(blocks, -1), -1, axis)
 
     text = str(refnp.judge("cumsum", cumsum))
-    assert "only where an axis is longer than" in text
+    assert "only where the last axis is longer than" in text
     descending = lambda x, axis=-1: np.sort(x, axis) if x.shape[axis] < 5 else -np.sort(-x, axis)
     for report in (text, str(refnp.judge("sort", descending))):
         assert "curve" not in report
         assert "it is" not in report.partition("the bounds")[0]
+
+
+def test_a_row_counts_more_only_where_it_does_so_elsewhere():
+    def with_squared_logarithm(logits, targets):
+        """The loss, and a thousandth of (log Σ eˣ)²."""
+        rows = logits.reshape(-1, logits.shape[-1])
+        top = rows.max(-1)
+        logarithm = np.log(np.exp(rows - top[:, None]).sum(-1)) + top
+        own = np.take_along_axis(rows, np.reshape(targets, (-1, 1)), -1)[:, 0]
+        return (logarithm - own + rows.dtype.type(1e-3) * logarithm**2).mean()
+
+    report = str(refnp.judge("cross_entropy", with_squared_logarithm))
+    assert "does not hold" in report
+    assert " counts " not in report
+
+
+def test_rows_of_which_rounding_takes_the_differences_are_not_said_to_count_nothing():
+    torch = pytest.importorskip("torch")
+    to16 = lambda x: x.to(torch.bfloat16).float()
+
+    def rounded(logits, targets):
+        x = logits.float()
+        return (to16(x.logsumexp(-1)) - x.gather(-1, targets[..., None])[..., 0]).mean().to(logits.dtype)
+
+    report = str(refnp.judge("cross_entropy", rounded, framework="torch", precision="bfloat16"))
+    assert "does not hold" in report
+    assert "changes the loss" not in report
+
+
+def test_a_density_too_small_to_matter_is_no_influence_that_must_not_be():
+    def mean_of_logarithms(y, logits, mean, std):
+        z = (y[..., None] - mean) / std
+        weights = softmax_of(logits)
+        return (weights * (-z * z / 2 - np.log(std) - np.log(2 * np.pi) / 2)).sum(-1).astype(y.dtype)
+
+    report = refnp.judge("mixture_log_prob", mean_of_logarithms, only="*made: huge*")
+    assert not report.holds
+    assert "must not" not in str(report)
+
+
+def test_a_function_of_a_norm_has_no_curve():
+    always = lambda gradient, norm: gradient * gradient.dtype.type(norm) / np.linalg.norm(gradient.ravel())
+    report = refnp.judge("clip_by_norm", always, only="clip_by_norm/shorter")
+    assert not report.holds
+    assert "curve" not in str(report)
+
+
+def test_of_a_function_that_keeps_results_nothing_is_said_of_views_and_layouts():
+    kept = {}
+
+    def linear(x, weight, bias=None):
+        shapes = x.shape, weight.shape, x.dtype
+        kept[shapes] = kept.get(shapes, 0) + (x @ weight if bias is None else x @ weight + bias)
+        return kept[shapes]
+
+    report = refnp.judge("linear", linear, only="linear/made: *")
+    assert [cause.seen.partition(",")[0] for cause in report.causes] == ["two calls with the same arguments differ"]
+    assert not report.hints
 
 
 def test_a_deviation_within_the_rounding_of_results_is_right():

@@ -166,8 +166,8 @@ class Answered:
         """Whether a quantity that deviates tells a mistake from others: it has finite numbers, wrong or right."""
         return bool(np.isfinite(self.answer[quantity]).any())
 
-    def agrees(self, mutant: Mutant) -> bool:
-        """Whether what is right here may be so with a mistake, or cannot be asked."""
+    def agrees(self, mutant: Mutant, *, or_refuses: bool = True) -> bool:
+        """Whether what is right here may be so with a mistake; or it ends in an error here, if that may be."""
         try:
             if mutant.rounded:
                 return self._to_the_bit(mutant, wrong_or_right=True) != {}
@@ -185,7 +185,7 @@ class Answered:
             allowed = {q: a + spread[q] for q, a in allowed.items()}
             return beyond() <= 1
         except Exception:
-            return True
+            return or_refuses
 
     def _is_lost_by(self, mutant: Mutant) -> bool:
         """Whether a mistake, however its inputs round, gives what is far from right, or not finite, where this is."""
@@ -205,6 +205,14 @@ class Answered:
             return bool(self.changed(self.values(mutant.function, self.computed_in if mutant.narrow else WIDE)))
         except Exception:  # it cannot be asked this
             return False
+
+    def is_changed_by_itself(self, mutant: Mutant) -> bool:
+        """Whether a mistake changes what is right where pages divide by no 0, or cannot be asked."""
+        try:
+            found = answer_of(self.problem, mutant.function, WIDE, gradients=self._has_gradients)
+            return bool(self.changed({q: value for q, value in found.items() if q in self.answer}))
+        except Exception:
+            return True
 
     def is_nearer(self, mutant: Mutant) -> bool:
         """Whether the answer is less far from what a mistake gives than from what is right, if that is known."""
@@ -306,6 +314,7 @@ class Answered:
                 differ, moved = distances(given, right) > 0, distances(value, right) > 0
             else:
                 near = distances(given, value) <= self._enlarged(q, value)
+                near &= np.isfinite(value) | ~np.isfinite(given)
                 differ, moved = (distances(a, right) > self.allowed[q] for a in (given, value))
             if not moved.any():
                 if differ.any():

@@ -83,9 +83,13 @@ def pattern(rows: set[Row], answered: list[Answered]) -> str:
     for says, holds in PATTERNS:
         if fine and all(holds(names[row[0]]) for row in rows) and not any(holds(names[row[0]]) for row in fine):
             found.append(says)
-    length = lambda row: max((n for x in names[row[0]].arrays.values() for n in x.shape), default=0)
-    if fine and (most := max(map(length, fine))) < min(map(length, rows)):
-        found.append(f"only where an axis is longer than {most}")
+    for which, part in (("an axis", slice(None)), ("the last axis", slice(-1, None))):
+        length = lambda row, part=part: max(
+            (n for x in names[row[0]].arrays.values() for n in x.shape[part]), default=0
+        )
+        if fine and (most := max(map(length, fine))) < min(map(length, rows)):
+            found.append(f"only where {which} is longer than {most}")
+            break
     if len(cases := {row[0] for row in rows}) == 1 < len(names):
         found.append(f"in the case {next(iter(cases))} alone")
     return ", ".join(found)

@@ -34,7 +34,7 @@ class Matrix:
     `takes` names the argument and `gives` the result; `moved` is by how much each piece is, where that is a number.
     A change of a result by less than `hidden`, or `rounds` times what is right, may be its rounding. `given_stays` and
     `right_stays` say which results do not change with a piece at other arguments either: it may have no influence at
-    these alone.
+    these alone. So what counts c times what is right is to do so `again` at others.
     """
 
     takes: str
@@ -47,6 +47,7 @@ class Matrix:
     rounds: float = 0.0
     given_stays: Callable[[Place], np.ndarray] = lambda piece: np.asarray(True)  # a piece → (*results)
     right_stays: Callable[[Place], np.ndarray] = lambda piece: np.asarray(True)
+    again: Sequence[Callable[[Place], np.ndarray]] = ()  # of what is given and of what is right: a piece → (*results)
 
     def told(self) -> Iterator[str]:
         """What sets the given matrix apart from the right one."""
@@ -96,13 +97,24 @@ class Matrix:
         for rows, names, of in ((by_piece, self.pieces, self.takes), (by_result, results, self.gives)):
             c, steady = spread(rows)
             off = steady & (np.abs(c - 1) > LITTLE)
-            if steady.all() and off.any() and len(names) > 1:
-                chosen = [names[int(k)] for k in np.flatnonzero(off)]
+            chosen = [names[int(k)] for k in np.flatnonzero(off)]
+            if steady.all() and chosen and len(names) > 1 and self.is_so_again(chosen[0], of, float(c[off][0])):
                 span = spanned(c[off])
                 counts = "counts" if names is self.pieces else "is"
                 first = at_place(of, chosen[0])
                 yield f"{first} {counts} {span} times what is right{where(chosen, names)}{and_more(chosen)}"
                 return
+
+    def is_so_again(self, place: Place, of: str, c: float) -> bool:
+        """Whether a number, or a result, counts c times what is right at other arguments too, as far as it is known."""
+        with contextlib.suppress(Exception):  # they are none of the function's
+            for piece in (place,) if of == self.takes else self.pieces[:FEW] if self.again else ():
+                given, right = (change(piece) for change in self.again)
+                given, right = (x if of == self.takes else x[place] for x in (given, right))
+                told = np.abs(right) > LITTLE * np.abs(right).max(initial=0)
+                if (np.abs(given - c * right)[told] > abs(c - 1) / 8 * np.abs(right)[told]).any():
+                    return False
+        return True
 
     def parts(self) -> Iterator[str]:
         """Of what is linear, the result that takes most too much or too little of a number."""
@@ -140,7 +152,11 @@ def spread(q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     none = np.isnan(q).all(-1)
     q = np.where(none[..., None], 1, q)
     low, high = np.nanmin(q, -1), np.nanmax(q, -1)
-    return (low + high) / 2, high - low <= LITTLE * np.maximum(np.abs(high), 1)
+    middle = (low + high) / 2
+    apart = np.where(
+        np.abs(middle - 1) > LITTLE, np.abs(middle - 1) / 64, np.inf
+    )  # of what is not 1, it is little, too
+    return middle, high - low <= np.minimum(LITTLE * np.maximum(np.abs(high), 1), apart)
 
 
 def told_apart(one: float, other: float, least: int = 4) -> tuple[str, str]:
@@ -221,24 +237,25 @@ def of_arguments(a: Answered, ask: Ask) -> Iterator[Matrix]:
                 own[1][-1].append(right_of(a, with_it) - result)
         given, right = map(np.array, own)
         by = np.array(steps) if len(pieces[0]) == x.ndim else None
-        elsewhere = [
-            functools.partial(stays, functools.partial(moved_in, name, of), points)
-            for of, points in (
-                (functools.partial(given_of, a, ask), others[:FEW]),
-                (functools.partial(right_of, a), others),
-            )
-        ]
+        answers = functools.partial(given_of, a, ask), functools.partial(right_of, a)
+        changes = [functools.partial(moved_in, name, of) for of in answers]
+        elsewhere = [functools.partial(stays, *both) for both in zip(changes, (others[:FEW], others), strict=True)]
+        again = [functools.partial(change, others[1]) for change in changes]
         rounds = LOST * float(a.policy.stored.u)  # also inside
         hidden = 2 * a.allowed["output"] + rounds * np.abs(result)
-        yield Matrix(name, "output", pieces, given, right, by, hidden, rounds, *elsewhere)
+        yield Matrix(name, "output", pieces, given, right, by, hidden, rounds, elsewhere[0], elsewhere[1], again)
 
 
 def other_arguments(a: Answered) -> list[dict[str, np.ndarray]]:
-    """Arguments of the same shapes: the same numbers elsewhere, drawn ones, those of the other sign, smaller ones."""
+    """Arguments of the same shapes: the same numbers elsewhere, drawn ones, those of the other sign, smaller ones.
+
+    What is positive, such as a deviation, is not drawn.
+    """
     rng = np.random.default_rng(len(a.problem.arrays))
+    elsewhere = lambda x: rng.permutation(x.ravel()).reshape(x.shape)
     changes: tuple[Callable[[np.ndarray], np.ndarray], ...] = (
-        lambda x: rng.permutation(x.ravel()).reshape(x.shape),
-        lambda x: rng.standard_normal(x.shape),
+        elsewhere,
+        lambda x: elsewhere(x) if (x > 0).all() else rng.standard_normal(x.shape),
         np.negative,
         lambda x: x / 64,
     )
@@ -312,7 +329,8 @@ def of_walk_back(a: Answered, ask: Ask) -> Iterator[str]:
             for of, points in ((given_gradients, others[:FEW]), (right_gradients, others))
         ]
         by = np.ones((1, len(places)))
-        yield from Matrix("ȳ", f"gradient of {name}", places, given[None], true[None], by, 0.0, 0.0, *elsewhere).told()
+        stay = elsewhere[0], elsewhere[1]
+        yield from Matrix("ȳ", f"gradient of {name}", places, given[None], true[None], by, 0.0, 0.0, *stay).told()
 
 
 def moved_by(piece: np.ndarray, factor: float, more: float) -> np.ndarray:

@@ -321,12 +321,22 @@ class Search:
         if not explained.keys() & self.telling:
             return None
         explained |= by_chance
+        for a in self.deviating if missed else ():  # rows in which the rounding of the mistake hides what it changes
+            if a.rows & missed:
+                explained |= chosen(a, part(a).explained(replace(mutant, narrow=True), known=True))
         if mutant.cancels and not any(part(a).tells_from_right(mutant) for a in self.deviating if a.rows & rows):
             return None
         others = [part(a) for a in (*self.deviating, *self.right) if not a.rows & rows]
-        if not all(a.agrees(mutant) for a in others if a.answer):
+        is_option = not line_of(mutant)  # which may be refused
+        if not all(a.agrees(mutant, or_refuses=is_option) for a in others if a.answer):
             return None
-        return Explanation(mutant, explained, 0)
+        found = Explanation(mutant, explained, 0)
+        return None if self._is_of_zero_alone(found) else found
+
+    def _is_of_zero_alone(self, e: Explanation) -> bool:
+        """Whether it explains divisions by 0, beside which any mistake may stand, and changes nothing by itself."""
+        cases = [a for a in self.deviating if a.rows & e.rows.keys()]
+        return all(a.divides_by_zero for a in cases) and not any(a.is_changed_by_itself(e.mutant) for a in cases)
 
     def _kept(self, chosen: list[list[Explanation]], left: set[Row]) -> list[list[Explanation]]:
         """Explanations without those that rows which are left contradict; a mistake of rounding may be off by more."""
@@ -435,7 +445,11 @@ class Search:
             if not most:
                 break
             best = [e for e in usable if len(left & e.rows.keys()) == most]
-            contradicted = [e for e in best if not all(a.agrees(e.mutant) for a in self.against(e.mutant))]
+            contradicted = [
+                e
+                for e in best
+                if self._is_of_zero_alone(e) or not all(a.agrees(e.mutant) for a in self.against(e.mutant))
+            ]
             if contradicted:
                 usable = [e for e in usable if e not in contradicted]
                 continue

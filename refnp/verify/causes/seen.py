@@ -17,6 +17,7 @@ from refnp.verify.causes.curves import of_curve, of_statistics, of_steps
 from refnp.verify.causes.matrices import (
     ASKED,
     LITTLE,
+    LOST,
     MOVES,
     Ask,
     and_more,
@@ -117,20 +118,24 @@ def of_loss(a: Answered, ask: Ask) -> Iterator[str]:
     elif (classes != targets).any():
         return
     totals = lambda arrays: (given_of(a, ask, arrays).sum(), right_of(a, arrays).sum())
-    (given, right), places = totals(arrays), list(np.ndindex(classes.shape))
-    counts = np.full((len(places), len(MOVES)), np.nan, WIDE)
-    for row, place in enumerate(places if len(places) <= ASKED else ()):
-        for move, (factor, more) in enumerate(MOVES):
-            moved = {**arrays, name: x.copy()}
-            moved[name][place] = moved_by(x[place], factor, more)
-            own, ought = (after - before for after, before in zip(totals(moved), (given, right), strict=True))
-            counts[row, move] = own / ought if ought else np.inf if own else np.nan
+    places, elsewhere = list(np.ndindex(classes.shape)), other_arguments(a)[1][name]
+    counts, rounding = np.full((len(places), 2 * len(MOVES)), np.nan, WIDE), np.zeros(len(places))
+    for of, start in enumerate((x, elsewhere) if len(places) <= ASKED else ()):
+        before = totals({**arrays, name: start})
+        hidden = 2 * a.allowed["output"].sum() + LOST * float(a.policy.stored.u) * abs(before[1])
+        for (row, place), (move, (factor, more)) in itertools.product(enumerate(places), enumerate(MOVES)):
+            moved = start.copy()
+            moved[place] = moved_by(start[place], factor, more)
+            own, ought = (one - other for one, other in zip(totals({**arrays, name: moved}), before, strict=True))
+            rounding[row] = max(rounding[row], hidden / abs(ought) if ought else 0)
+            counts[row, 2 * of + move] = own / ought if ought else np.inf if own else np.nan
+    given = totals(arrays)[0]
     if unasked := [place for place, row in zip(places, counts, strict=True) if np.isinf(row).all()]:
         yield f"{at_place(name, unasked[0])} counts, and must not{and_more(unasked)}"
     count, steady = spread(np.where(np.isinf(counts), np.nan, counts))
-    off = np.abs(count - 1) > LITTLE
+    off = np.abs(count - 1) > LITTLE + rounding
     own = count[np.isfinite(counts).any(-1)]
-    if len(own) and not own.any():
+    if len(own) and not own.any() and off.any():
         yield f"no row of {name} changes the loss, which stays {given:.4g}"
         return
     if len(own) > 1 and steady.all() and off.any() and np.ptp(own) <= LITTLE * np.abs(own).max():
@@ -139,7 +144,7 @@ def of_loss(a: Answered, ask: Ask) -> Iterator[str]:
     for k in np.unique(classes) if 1 < len(places) <= ASKED and steady.all() and off.any() else ():
         of_class = np.flatnonzero(classes.ravel() == k)
         own = count[of_class]
-        if np.ptp(own) <= LITTLE * np.abs(own).max() and abs(own[0] - 1) > LITTLE:
+        if np.ptp(own) <= LITTLE * np.abs(own).max() and off[of_class].all():
             which = f"rows of class {k} count" if len(own) > 1 else f"row {of_class[0]}, of class {k}, counts"
             yield f"{which} {told_apart(float(own[0]), 1.0)[0]} times what is right"
 

@@ -20,11 +20,14 @@ from refnp.verify.layers.optimizer_steps import Step
 
 
 def clip_by_norm(gradient, *, norm, added=0.0):
-    """g ← g min(1, c/‖g‖), c the `norm`; either of the two where rounding may decide. PyTorch adds 1e-6 to ‖g‖."""
+    """g ← g min(1, c/‖g‖), c the `norm`; either of the two where rounding may decide. PyTorch adds 1e-6 to ‖g‖.
+
+    TensorFlow computes g c/max(‖g‖, c), and so rounds twice where nothing is clipped, too.
+    """
     length = rounding.sqrt((gradient * gradient).sum()) + constant(added)
     clipped = gradient * (constant(norm) / where(length.value == 0, 1, length))
     close = np.abs(length.value - norm) <= length.off
-    return where(length.value > norm, clipped, gradient, doubtful=close), None
+    return where(length.value > norm, clipped, gradient * (constant(norm) / constant(norm)), doubtful=close), None
 
 
 @takes_unchecked("gradient (...) → (...)", norm="positive")

@@ -1,12 +1,14 @@
 """Products of vectors and matrices, and Cholesky factors: for `refnp.judge` alone, as the functions of elements."""
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.verify.case import Case, normal
-from refnp.verify.judged_pages import of_page, of_tape
+from refnp.numbers.rounding import either
+from refnp.verify.case import Case, Layer, normal
+from refnp.verify.judged_pages import by_page, of_page, of_tape
 
 
 def einsum(x, y, *, subscripts):
@@ -33,7 +35,18 @@ TRIANGULAR_SOLVE = of_page(
         factor, b, trans=int(transposed), lower=True
     ),
 )
-LOG_DETERMINANT = of_page(ad.log_determinant)
+OF_LOGARITHMS = by_page(ad.log_determinant)
+
+
+@functools.wraps(OF_LOGARITHMS)
+def of_squares_too(factor):
+    """2 Σ log L_ii, or Σ log L_ii², which loses digits where L_ii is near 1."""
+    y, pullback = OF_LOGARITHMS(factor)
+    diagonal = np.diagonal(factor, axis1=-2, axis2=-1)
+    return either(lambda: y, lambda: np.log(diagonal * diagonal).sum(-1)), pullback
+
+
+LOG_DETERMINANT = Layer("log_determinant", ad.log_determinant, of_squares_too)
 SHAPES = {  # of what is multiplied, by the sum over which letters
     "ij,jk->ik": ((4, 5), (5, 3)),
     "ij,kj->ik": ((4, 5), (3, 5)),
