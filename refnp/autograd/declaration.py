@@ -365,7 +365,11 @@ class Fit:
         else:
             known = [*filter(None, whys), *([said] if said and not said.startswith(f"{argument.name} has") else [])]
             why = f", and {known[0]}; make them agree" if known else ""
-            raise ValueError(f"{self.name}: {argument.name} has shape {shape}; it must be {argument.shape}{why}")
+            fitting = [shape for shape in argument.shapes if kind in KINDS[shape.kind][0]]
+            lacking = [f"{KINDS[other.kind][1]} of shape {other}" for other in argument.shapes if other not in fitting]
+            remedy = f"; or {', or '.join(lacking)}" if lacking else ""
+            allowed = " or ".join(map(str, fitting))
+            raise ValueError(f"{self.name}: {argument.name} has shape {shape}; it must be {allowed}{why}{remedy}")
         front, lengths = found
         if len({shape.kind for shape in argument.shapes} - {""}) > 1:
             self.held[argument.name] = written.kind

@@ -320,6 +320,11 @@ class AxisAction(NamedAction):
 
     axis: Axes = -1
 
+    def __post_init__(self) -> None:
+        for axis in (self.axis, *(self.on.values() if isinstance(self.on, Mapping) else ())):
+            if not is_whole(axis) and not are_whole(axis):
+                raise TypeError(f"{type(self).__name__}: axis is {axis!r}; it must be a whole number, or several")
+
     def axes(self, name: str, array: Array) -> tuple[int, ...]:
         """The axes of one array along which it moves. Raises ValueError for an axis that it has not."""
         axis = self.on[name] if isinstance(self.on, Mapping) else self.axis

@@ -42,6 +42,10 @@ class Translate(NamedAction):
 
     an_element = "a tuple with a number for each coordinate, such as (0.5, -1)"
 
+    def __post_init__(self) -> None:
+        if self.step is not None and not (is_real(self.step) or all(map(is_real, np.atleast_1d(self.step)))):
+            raise TypeError(f"Translate: step is {self.step!r}; it must be a number, or one for each coordinate")
+
     def is_element(self, g: Translation) -> bool:
         if isinstance(g, np.ndarray):
             return g.ndim == 1 and g.dtype.kind in "iuf" and bool(np.isfinite(g).all())

@@ -9,7 +9,7 @@ and three that are drawn; for those on which structure is imposed (structure.py)
 the search and is made as simple as possible (shrink.py).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -82,6 +82,9 @@ def search(
         raise ValueError(f"search: count is {count} and dtypes {dtypes}; there must be something to try")
     if simplify < 0:
         raise ValueError(f"search: simplify is {simplify}; it must be 0, for the counter-example as found, or more")
+    for name, values in (sizes or {}).items():
+        if not isinstance(values, Iterable):
+            raise TypeError(f"search: sizes[{name!r}] is {values!r}; give the values to try, such as range(6)")
     proof = None if shapes is None else prove(claim, shapes)
     proved = None
     if proof is not None and proof.proved:

@@ -31,6 +31,11 @@ class Roll(WithNeutral, AxisAction):
     an_element = "a whole number of steps, such as 1 or -2"
     moves_along_axes = True
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not is_whole(self.step) or not self.step:
+            raise ValueError(f"Roll: step is {self.step!r}; it must be a whole number other than 0")
+
     def is_element(self, g: int) -> bool:
         return is_whole(g)
 

@@ -24,6 +24,8 @@ from refnp.symmetry import (
     Slide,
     Translate,
     Trivial,
+    invariant,
+    search,
 )
 from tests.helpers import assert_same_bits, assert_within, seeds, unit_roundoff
 
@@ -333,3 +335,17 @@ def test_an_inverse_undoes_its_element(action, seed, n):
 def test_what_has_no_inverse_is_said():
     with pytest.raises(ValueError, match="Inverse: selections from axis 0 of x have no inverse"):
         Inverse(Select("x", 0)).act((0, 1), {"x": np.zeros(3)})
+
+
+def test_what_is_no_axis_and_no_step_is_refused():
+    with pytest.raises(TypeError, match=r"^Permute: axis is 'a'; it must be a whole number, or several"):
+        Permute("x", axis="a")
+    with pytest.raises(TypeError, match=r"^Flip: axis is 1\.5; "):
+        Flip({"x": 1.5})
+    for step in (0, "a"):
+        with pytest.raises(ValueError, match=r"^Roll: step is .*; it must be a whole number other than 0"):
+            Roll("x", step=step)
+    with pytest.raises(TypeError, match=r"^Translate: step is 'q'; it must be a number, or one for each coordinate"):
+        Translate("x", step="q")
+    with pytest.raises(TypeError, match=r"^search: sizes\['n'\] is 3; give the values to try, such as range\(6\)"):
+        search(invariant(np.sum, Permute("a", 0)), lambda rng, n: {"a": rng.normal(size=n)}, sizes={"n": 3})
