@@ -90,7 +90,9 @@ def printed(text: str = "") -> bool:
 
 
 def plain(text: object) -> str:
-    """Lines that may hold names from files, without what controls a terminal."""
+    """Lines that may hold names from files, without what controls a terminal; of an error of the system its words."""
+    if isinstance(text, OSError) and text.strerror:
+        text = text.strerror if text.filename is None else f"{text.strerror}: {text.filename!r}"
     return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in str(text))
 
 
