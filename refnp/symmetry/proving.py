@@ -223,8 +223,9 @@ def prove_equal(f: Callable, g: Callable, shapes: str, **options: Any) -> Proof:
 
     def instance(x: dict[str, Any], rng: np.random.Generator) -> tuple[Claim, dict[str, Any], Any]:
         own = numbers_for(options, rng)
-        either = lambda second, **arrays: (g if second else f)(**arrays, **own)
-        return invariant(either, Exchange("second")), {**x, "second": np.False_}, {"second": np.True_}
+        second = "is the second"  # which no argument is called
+        either = lambda **given: (g if given.pop(second) else f)(**given, **own)
+        return invariant(either, Exchange(second)), {**x, second: np.False_}, {second: np.True_}
 
     return beside_numbers(shapes, lambda: tried(shapes, of), instance)
 

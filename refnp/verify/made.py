@@ -209,7 +209,7 @@ class Maker:
             block = (BLOCK,) if letter[0] == "*" else BLOCK
             yield Factor(letter, values, length=True, alone=(block,) if max(values) > block else ())
         if any(self.shape_of(argument).batch for argument in taken):
-            many = () if "..." in self.layer.tried else ((LONG[1] if letters else BLOCK,),)
+            many = ((BLOCK,),) if not letters else () if "..." in self.layer.tried else ((LONG[1],),)
             fronts = self.layer.tried.get("...", FRONTS if letters else OF_ELEMENTS)
             yield Factor("...", fronts, paired=bool(letters), alone=many)
         for argument in taken:

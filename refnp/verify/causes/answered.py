@@ -207,10 +207,13 @@ class Answered:
             return False
 
     def is_changed_by_itself(self, mutant: Mutant) -> bool:
-        """Whether a mistake changes what is right where pages divide by no 0, or cannot be asked."""
+        """Whether a mistake changes what is right where pages divide by no 0, in any precision, or cannot be asked."""
         try:
-            found = answer_of(self.problem, mutant.function, WIDE, gradients=self._has_gradients)
-            return bool(self.changed({q: value for q, value in found.items() if q in self.answer}))
+            for dtype in (WIDE, self.computed_in):
+                found = answer_of(self.problem, mutant.function, dtype, gradients=self._has_gradients)
+                if self.changed({q: value for q, value in found.items() if q in self.answer}):
+                    return True
+            return False
         except Exception:
             return True
 

@@ -153,9 +153,8 @@ def spread(q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     q = np.where(none[..., None], 1, q)
     low, high = np.nanmin(q, -1), np.nanmax(q, -1)
     middle = (low + high) / 2
-    apart = np.where(
-        np.abs(middle - 1) > LITTLE, np.abs(middle - 1) / 64, np.inf
-    )  # of what is not 1, it is little, too
+    off = np.abs(middle - 1)
+    apart = np.where(off > LITTLE, off / 64, np.inf)  # what is not 1 is told from it
     return middle, high - low <= np.minimum(LITTLE * np.maximum(np.abs(high), 1), apart)
 
 

@@ -321,9 +321,7 @@ class Search:
         if not explained.keys() & self.telling:
             return None
         explained |= by_chance
-        for a in self.deviating if missed else ():  # rows in which the rounding of the mistake hides what it changes
-            if a.rows & missed:
-                explained |= chosen(a, part(a).explained(replace(mutant, narrow=True), known=True))
+        explained |= self._hidden_by_rounding(mutant, missed, part)
         if mutant.cancels and not any(part(a).tells_from_right(mutant) for a in self.deviating if a.rows & rows):
             return None
         others = [part(a) for a in (*self.deviating, *self.right) if not a.rows & rows]
@@ -332,6 +330,18 @@ class Search:
             return None
         found = Explanation(mutant, explained, 0)
         return None if self._is_of_zero_alone(found) else found
+
+    def _hidden_by_rounding(
+        self, mutant: Mutant, rows: set[Row], part: Callable[[Answered], Answered] = lambda a: a
+    ) -> dict[Row, float]:
+        """Of rows that a mistake, which others show, does not explain, those in which its rounding hides its change."""
+        narrow = replace(mutant, narrow=True)
+        found: dict[Row, float] = {}
+        for a in self.deviating if rows else ():
+            if a.rows & rows:
+                explained = part(a).explained(narrow, known=True) or {}
+                found |= {row: after for q, after in explained.items() if (row := a.row(q)) in rows}
+        return found
 
     def _is_of_zero_alone(self, e: Explanation) -> bool:
         """Whether it explains divisions by 0, beside which any mistake may stand, and changes nothing by itself."""
@@ -389,10 +399,17 @@ class Search:
         for i, mutant in enumerate(mutants):
             if (mutant, loosely) not in self.begun:
                 self.begun[mutant, loosely] = e = self._explanation(Explanation(mutant, {}, i, loosely), first)
+                self._with_hidden(e, own)
                 if e.rows.keys() == own:
-                    self._explanation(e, rest)
+                    self._with_hidden(self._explanation(e, rest), self.every)
         found = [self.begun[mutant, loosely] for mutant in mutants]
         return [e for e in found if e.rows.keys() == self.every]
+
+    def _with_hidden(self, e: Explanation, rows: set[Row]) -> None:
+        """Count to a mistake the few of these rows in which its rounding hides what it changes."""
+        left = rows - e.rows.keys()
+        if len(left) <= MISSED * len(rows) and not e.mutant.narrow and not e.mutant.rounded:
+            e.rows |= self._hidden_by_rounding(e.mutant, left)
 
     def _singles(self, mutants: list[Mutant], *, loosely: bool = False) -> list[Explanation]:
         """What each mistake explains; only those that explain everything, if there are such."""
