@@ -365,7 +365,7 @@ class Fit:
         else:
             known = [*filter(None, whys), *([said] if said and not said.startswith(f"{argument.name} has") else [])]
             why = f", and {known[0]}; make them agree" if known else ""
-            fitting = [shape for shape in argument.shapes if kind in KINDS[shape.kind][0]]
+            fitting = [written for written in argument.shapes if kind in KINDS[written.kind][0] or 0 in shape]
             lacking = [f"{KINDS[other.kind][1]} of shape {other}" for other in argument.shapes if other not in fitting]
             remedy = f"; or {', or '.join(lacking)}" if lacking else ""
             allowed = " or ".join(map(str, fitting))

@@ -156,3 +156,10 @@ def test_a_row_of_nothing_but_minus_infinity_has_an_infinite_loss_and_no_gradien
     assert (found[0] == 0).all()
     with refnp.plain():
         np.testing.assert_allclose(found, ad.vjp(loss, logits)[1](1.0)[0], rtol=1e-15)
+
+
+def test_targets_that_are_no_integers_are_told_what_they_may_be():
+    with pytest.raises(
+        ValueError, match=r"targets has shape \(3,\); it must be \(\.\.\., V\).* or pass integers of shape \(\.\.\.\)"
+    ):
+        cross_entropy(np.zeros((3, 4)), np.array([0.0, 1.0, 2.0]))

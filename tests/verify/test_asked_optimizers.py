@@ -115,6 +115,12 @@ def test_what_is_easily_wrong_does_not_hold(name, function):
     assert not refnp.judge(name, function).holds
 
 
+def test_the_norm_or_its_limit_whichever_is_larger_may_be_divided_by():
+    """As TensorFlow does."""
+    clipped = lambda g, norm: g * g.dtype.type(norm) / np.maximum(np.sqrt((g * g).sum()), g.dtype.type(norm))
+    assert refnp.judge("clip_by_norm", clipped).holds
+
+
 def test_optax_holds():
     """Its transformations, with the memory that a case has."""
     optax, jax = pytest.importorskip("optax"), pytest.importorskip("jax")
@@ -128,8 +134,6 @@ def test_optax_holds():
     assert report.holds, str(report)
     by_norm = lambda gradient, norm: optax.clip_by_global_norm(norm).update(gradient, None)[0]
     assert refnp.judge("clip_by_norm", by_norm, framework="jax").holds
-    of_larger = lambda g, norm: g * g.dtype.type(norm) / np.maximum(np.sqrt((g * g).sum()), g.dtype.type(norm))
-    assert refnp.judge("clip_by_norm", of_larger).holds  # as TensorFlow has it
 
 
 def test_the_constant_of_pytorchs_clipping_is_another_convention():

@@ -381,13 +381,16 @@ def test_a_length_is_told_beside_the_size_of_numbers_and_a_sum_has_no_curve():
 
 
 def test_a_row_counts_more_only_where_it_does_so_elsewhere():
-    def with_squared_logarithm(logits, targets):
-        """The loss, and a thousandth of (log Σ eˣ)²."""
-        rows = logits.reshape(-1, logits.shape[-1])
-        top = rows.max(-1)
+    def with_squared_logarithm(logits, targets, reduction="mean", ignore_index=-100):
+        """The loss, and 1e-5 (log Σ eˣ)²."""
+        rows, targets = logits.reshape(-1, logits.shape[-1]), np.reshape(targets, -1)
+        present, top = targets != ignore_index, rows.max(-1)
         logarithm = np.log(np.exp(rows - top[:, None]).sum(-1)) + top
-        own = np.take_along_axis(rows, np.reshape(targets, (-1, 1)), -1)[:, 0]
-        return (logarithm - own + rows.dtype.type(1e-3) * logarithm**2).mean()
+        own = rows[np.arange(len(rows)), np.where(present, targets, 0)]
+        loss = np.where(present, logarithm - own + rows.dtype.type(1e-5) * logarithm**2, 0).astype(rows.dtype)
+        if reduction == "none":
+            return loss.reshape(logits.shape[:-1])
+        return loss.sum() / rows.dtype.type(1 if reduction == "sum" else max(present.sum(), 1))
 
     report = str(refnp.judge("cross_entropy", with_squared_logarithm))
     assert "does not hold" in report
@@ -396,14 +399,20 @@ def test_a_row_counts_more_only_where_it_does_so_elsewhere():
 
 def test_rows_of_which_rounding_takes_the_differences_are_not_said_to_count_nothing():
     torch = pytest.importorskip("torch")
-    to16 = lambda x: x.to(torch.bfloat16).float()
 
-    def rounded(logits, targets):
-        x = logits.float()
-        return (to16(x.logsumexp(-1)) - x.gather(-1, targets[..., None])[..., 0]).mean().to(logits.dtype)
+    def rounded(logits, targets, reduction="mean", ignore_index=-100):
+        """log Σ eˣ as it is stored in bfloat16."""
+        targets, logarithm = torch.as_tensor(targets).long(), torch.logsumexp(logits.float(), -1).to(logits.dtype)
+        present = targets != ignore_index
+        own = logits.float().gather(-1, torch.where(present, targets, 0)[..., None])[..., 0]
+        loss = torch.where(present, logarithm.float() - own, 0.0)
+        total = loss if reduction == "none" else loss.sum()
+        return (total / present.sum().clamp(min=1) if reduction == "mean" else total).to(logits.dtype)
 
-    report = str(refnp.judge("cross_entropy", rounded, framework="torch", precision="bfloat16"))
-    assert "does not hold" in report
+    precision = "bfloat16 in and out, float32 inside"
+    report = refnp.judge("cross_entropy", rounded, framework="torch", precision=precision, excused=("PyTorch",))
+    assert not report.holds
+    report = str(report)
     assert "changes the loss" not in report
 
 
@@ -413,14 +422,14 @@ def test_a_density_too_small_to_matter_is_no_influence_that_must_not_be():
         weights = softmax_of(logits)
         return (weights * (-z * z / 2 - np.log(std) - np.log(2 * np.pi) / 2)).sum(-1).astype(y.dtype)
 
-    report = refnp.judge("mixture_log_prob", mean_of_logarithms, only="*made: huge*")
+    report = refnp.judge("mixture_log_prob", mean_of_logarithms)
     assert not report.holds
     assert "must not" not in str(report)
 
 
 def test_a_function_of_a_norm_has_no_curve():
     always = lambda gradient, norm: gradient * gradient.dtype.type(norm) / np.linalg.norm(gradient.ravel())
-    report = refnp.judge("clip_by_norm", always, only="clip_by_norm/shorter")
+    report = refnp.judge("clip_by_norm", always)
     assert not report.holds
     assert "curve" not in str(report)
 

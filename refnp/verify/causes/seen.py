@@ -128,7 +128,7 @@ def of_loss(a: Answered, ask: Ask) -> Iterator[str]:
             moved[place] = moved_by(start[place], factor, more)
             own, ought = (one - other for one, other in zip(totals({**arrays, name: moved}), before, strict=True))
             rounding[row] = max(rounding[row], hidden / abs(ought) if ought else 0)
-            counts[row, 2 * of + move] = own / ought if ought else np.inf if own else np.nan
+            counts[row, of * len(MOVES) + move] = own / ought if ought else np.inf if own else np.nan
     given = totals(arrays)[0]
     if unasked := [place for place, row in zip(places, counts, strict=True) if np.isinf(row).all()]:
         yield f"{at_place(name, unasked[0])} counts, and must not{and_more(unasked)}"
