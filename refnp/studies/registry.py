@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -159,6 +158,6 @@ def named(what: str, name: str, things: Mapping[str, Any]) -> Any:
 def unknown(what: str, name: str, names: Iterable[str]) -> str:
     """A message: there is no such thing, did you mean …; and all there is."""
     names = list(names)
-    close = [] if Path(name).suffix else difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     meant = f"; did you mean {' or '.join(close)}?" if close else "."
     return f"there is no {what} {name!r}{meant} There are {', '.join(names) or 'none'}"

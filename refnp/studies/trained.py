@@ -53,6 +53,8 @@ def find(source: str | os.PathLike) -> Path:
         return Path(source)
     if str(source) in shipped():
         return SHIPPED / f"{source}.npz"
+    if Path(source).suffix:  # the name of a file, to which no name is near
+        raise FileNotFoundError(f"there is no file {str(source)!r}; the shipped weights are {', '.join(shipped())}")
     raise FileNotFoundError(f"{unknown('checkpoint', str(source), shipped())}, or give the file of a checkpoint")
 
 

@@ -107,6 +107,8 @@ def test_found_by_path_or_by_name(run, tmp_path, monkeypatch):
     assert find("run") == find(run) == run
     with pytest.raises(FileNotFoundError, match="no checkpoint 'rum'; did you mean run"):
         find("rum")
+    with pytest.raises(FileNotFoundError, match=r"no file 'rum\.npz'; the shipped weights are run"):
+        find("rum.npz")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").write_bytes(b"a file of that name comes first")
     assert str(find("run")) == "run"
