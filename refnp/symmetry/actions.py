@@ -9,10 +9,11 @@ selections, prefixes, copies and flips are in places.py, shifts in shifts.py, th
 and matrices.py. An action of your own is a class with the methods of `Action`.
 """
 
+import functools
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -33,6 +34,11 @@ class Action(ABC):
     """A group and the way it moves arrays. Elements are plain Python values; `an_element` says which, in words."""
 
     an_element: ClassVar[str] = "one that the action draws"
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "act" in vars(cls) and not cls.__module__.startswith("refnp."):
+            cls.act = _checked(cls.act)  # type: ignore[method-assign]
 
     @property
     @abstractmethod
@@ -368,6 +374,25 @@ class AxisAction(NamedAction):
 
 def _axis(axis: Axes) -> str:
     return f"axis {axis}" if isinstance(axis, int) else f"axes {axis}"
+
+
+def _checked(act: Callable[..., Any]) -> Callable[..., Any]:
+    """`act` of an action of one's own. Raises TypeError unless it gives all arrays, ValueError if it overwrites one."""
+
+    @functools.wraps(act)
+    def checked(self: Action, g: Element, arrays: Arrays) -> dict[str, Any]:
+        name = f"{type(self).__name__}.act"
+        before = {key: None if a is None else np.array(a) for key, a in arrays.items()}
+        found = act(self, g, arrays)
+        if not isinstance(found, Mapping) or found.keys() != before.keys():
+            given = list(found) if isinstance(found, Mapping) else type(found).__name__
+            raise TypeError(f"{name}: it gives {given} for {g!r}; return all of {list(before)}, those that stay too")
+        for key, a in before.items():
+            if a is not None and not np.array_equal(a, np.asarray(arrays[key]), equal_nan=a.dtype.kind in "fc"):
+                raise ValueError(f"{name}: it overwrites {key}; change a copy of it and return that")
+        return dict(found)
+
+    return checked
 
 
 def is_whole(number: Any) -> bool:

@@ -261,7 +261,12 @@ def equivariant(
     if in_precision is None:
         in_precision = getattr(f, "in_precision", None)
     cached = None if in_precision is None else functools.cache(in_precision)
-    return Claim(f, moved, action_out, read, cached, "f" if found == "<lambda>" else found, border, where)
+    return Claim(by_name(f), moved, action_out, read, cached, "f" if found == "<lambda>" else found, border, where)
+
+
+def by_name(f: Function) -> Function:
+    """A function whose arguments have names; those of NumPy's ufuncs, such as np.sin, have none, and are in order."""
+    return (lambda **arrays: f(*arrays.values())) if isinstance(f, np.ufunc) else f
 
 
 def check_functions(name: str, **functions: Any) -> None:

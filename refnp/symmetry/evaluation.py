@@ -22,11 +22,25 @@ from refnp.autograd import Array
 from refnp.symmetry.actions import Arrays, Element, Trivial
 from refnp.symmetry.claim import WIDE, Claim, DType, Precisions, Refusal, cast, roundoff
 from refnp.symmetry.constraints import Constraints
-from refnp.symmetry.noise import INSIDE, LINES, changed, direction, factors, least_of, lengths, line, noise, ray, span
+from refnp.symmetry.noise import (
+    INSIDE,
+    LINES,
+    changed,
+    direction,
+    factors,
+    is_half,
+    least_of,
+    lengths,
+    line,
+    noise,
+    ray,
+    span,
+)
 from refnp.symmetry.vectors import Vector
 
 Key = tuple[int, DType]  # the number of a perturbation, and a precision
 LARGEST_PERTURBATION = 2.0**-20  # about 16 roundings of float32
+LONG_STEP = 2.0**20  # roundings, over which what is smooth changes as much more, and what jumps does not
 FEW_MORE = 3  # perturbations at which errors and shapes must differ as well
 LARGEST = 2.0**-5  # where f is said to compute in half precision
 
@@ -37,8 +51,8 @@ class Evaluations:
     output(k, dtype) is f at the k-th perturbation, as arrays by name.
     `finest` is the precision in which the claim is judged, `coarser` the next one or None if there is only one, `ratio`
     by how much rounding shrinks from `coarser` to `finest`: the ratio of their unit roundoffs, 2⁻¹¹ for x87.
-    With `anchored`, perturbations leave whole numbers as they are: for what is wrong with ones. `constraints` are what
-    all draws have in common.
+    With `anchored`, perturbations leave whole numbers and halves of them as they are: for what is wrong with ones.
+    `constraints` are what all draws have in common.
     """
 
     def __init__(
@@ -161,23 +175,29 @@ class Evaluations:
         """The noise of each number of f along the i-th line through x."""
         return noise_of(lambda: map(Vector.of, self.along(reach, i)), self.first)
 
-    def is_fixed_by(self, g: Element) -> bool:
-        """Whether g leaves the input and the output as they are, or nothing of the output is compared."""
+    def is_idle(self, g: Element) -> bool:
+        """Whether g leaves the input and the output as they are, or nothing of the output is compared.
+
+        Or it leaves nothing of an array, and f does not take that.
+        """
         x, y = self.inputs[0], self.output(0, self.finest)
         masks = self.claim.compared(g, y)
         if masks and not any(mask.any() for mask in masks.values()):
             return True
-        return equal(self.claim.action.act(g, x), x) and equal(self.claim.action_out.act(g, y), y)
+        moved = self.claim.action.act(g, x)
+        if any(a is not None and a.size and not moved[name].size for name, a in x.items()):
+            return self.value(self.claim.at, cast(moved, self.finest)) is None
+        return equal(moved, x) and equal(self.claim.action_out.act(g, y), y)
 
     @functools.cached_property
     def is_zero(self) -> bool:
         """Whether f gives no finite number but 0 at x."""
         return not np.any(self.first.sizes)
 
-    def has_whole_numbers(self) -> bool:
-        """Whether there are whole numbers other than 0 among the real ones, which `anchored` would keep."""
+    def has_anchors(self) -> bool:
+        """Whether there are real numbers other than 0 which `anchored` would keep."""
         real = [a for a in self.inputs[0].values() if a is not None and a.dtype.kind in "fc"]
-        return any(np.any((a == np.rint(a)) & (a != 0) & np.isfinite(a)) for a in real)
+        return any(np.any(is_half(a) & (a != 0) & np.isfinite(a)) for a in real)
 
     @functools.cached_property
     def gives_nan(self) -> bool:
@@ -199,11 +219,11 @@ class Evaluations:
         return None
 
     def perturbations_differ(self) -> bool:
-        """Whether the perturbations of x differ from it: there are real numbers other than 0, or than whole ones."""
+        """Whether the perturbations of x differ from it: there are real numbers other than 0, or what is anchored."""
         if self.constraints is not None:
             return not equal(self.input(self.perturbations), self.inputs[0])
         real = [a[np.isfinite(a)] for a in self.inputs[0].values() if a is not None and a.dtype.kind in "fc"]
-        return any(np.any(a != np.rint(a) if self.anchored else a != 0) for a in real)
+        return any(np.any(~is_half(a) if self.anchored else a != 0) for a in real)
 
     def insensitivity(self) -> float:
         """The largest relative perturbation of x that leaves f as it is although larger ones do not.
@@ -286,6 +306,26 @@ class BothSides:
         at = self.at
         values = lambda: [Vector.of(at.claim.at(x, at.finest)) for x in at.line(self.moved, reach)]
         return noise_of(values, self.left(0, at.finest))
+
+    def change_by_roundings(self, u: float) -> Array:
+        """How much the numbers of both sides change where those of x, and of g·x, change by u of themselves.
+
+        So much is left by a constant that was rounded to u and stands beside x. What jumps changes by no more in longer
+        steps, and is not counted.
+        """
+        at, g = self.at, self.elements[0]
+        act = lambda x, dtype: at.claim.right(g, at.claim.at(x, dtype))
+        sides = ((self.right, act, at.input_in(0, at.finest)), (self.left, at.claim.at, self.moved))
+        (rng,) = at.rng.spawn(1)
+        most = np.zeros(1, WIDE)
+        for side, f, x in sides:
+            first, way, least = side(0, at.finest), direction(x, rng), np.full(1, np.inf, WIDE)
+            for step in (u, LONG_STEP * u):
+                points = (at.value(f, changed(cast(x, at.finest), sign * step, way)) for sign in (1, -1))
+                d = [np.abs(y.minus(first)) for y in points if y is not None and y.form == first.form]
+                least = np.minimum(least, np.max(d, 0) * (u / step) if d else 0)
+            most = np.maximum(most, np.where(np.isfinite(least), least, 0))
+        return most
 
     def noise_apart(self, reach: float) -> Array:
         """The noise of both sides along a ray from x and one from g·x, where zeros and equal numbers move apart."""

@@ -156,6 +156,9 @@ def judge(
     violated = steady
     if 0 < u < of_constants:  # what constants that were once rounded to it may leave is no violation
         violated = steady & ~(np.abs(d) <= hidden)
+        if violated.any():
+            hidden = np.maximum(hidden, np.where(right.rounded, SAFETY * sides.change_by_roundings(of_constants), 0))
+            violated = steady & ~(np.abs(d) <= hidden)
         if not violated.any():
             noise = SAFETY * np.maximum(sides.right_noise(FINE, 0), sides.left_noise(FINE))
             if np.all(np.abs(d) <= np.where(steady, noise, np.inf)):  # not constants, but arithmetic in float64

@@ -130,11 +130,12 @@ class Neighbours:
 
     def _holds(self, near: Near, count: int) -> bool:
         """Whether a search of so many inputs finds the claim to hold; False for one that means nothing."""
-        trials, self.against = Trials(near.claim, near.domain, **self.options), None
+        first, trials = (Trials(near.claim, near.domain, **self.options) for _ in range(2))
+        self.against = None
         try:
             for x, g in self.refuting:
                 for asked in filter(near.domain.contains, self._alike(x, near.domain)):
-                    if trials.violation(asked, self._elements(near, asked, g)) is not None:
+                    if first.violation(asked, self._elements(near, asked, g)) is not None:
                         return False
             for x in near.domain.inputs(self.dtypes, self.scales, count, self.options["seed"], trials.moves):
                 if trials.violation(x) is not None or trials.not_repeatable:

@@ -86,8 +86,8 @@ def factors(
 ) -> dict[str, Array]:
     """A random factor for each real or complex number, the same for numbers of the same size in any array.
 
-    `draw` gives so many of them. With `anchored`, whole numbers get 0; with `apart`, equal ones get
-    factors of their own.
+    `draw` gives so many of them. With `anchored`, whole numbers and halves of them get 0; with `apart`,
+    equal ones get factors of their own.
     """
     real = {name: a for name, a in arrays.items() if a is not None and a.dtype.kind in "fc"}
     sizes = [np.abs(a).ravel().astype(WIDE) for a in real.values()]
@@ -96,9 +96,14 @@ def factors(
     together = np.concatenate(sizes)
     different, which = (together, np.arange(together.size)) if apart else np.unique(together, return_inverse=True)
     drawn = draw(len(different))
-    drawn = np.where(different == np.rint(different), 0, drawn) if anchored else drawn
+    drawn = np.where(is_half(different), 0, drawn) if anchored else drawn
     each = np.split(drawn[which.ravel()], np.cumsum([a.size for a in sizes])[:-1])
     return {name: part.reshape(a.shape) for (name, a), part in zip(real.items(), each, strict=True)}
+
+
+def is_half(a: Array) -> Array:
+    """Which numbers are whole, or half of a whole number: where rounding jumps."""
+    return 2 * a == np.rint(2 * a)
 
 
 def line(
@@ -106,7 +111,7 @@ def line(
 ) -> list[dict[str, Any]]:
     """The arrays at the Chebyshev points of a random line through them, in their own dtypes; reach is T.
 
-    With `anchored`, whole numbers stay as they are.
+    With `anchored`, whole numbers and halves of them stay as they are.
     """
     way = direction(arrays, rng, anchored=anchored)
     return [changed(arrays, reach * step, way) for step in STEPS]

@@ -96,7 +96,7 @@ class Permute(Reindexing):
 
 @dataclass(frozen=True)
 class Select(Reindexing):
-    """Lists of indices of an axis, with omissions and repetitions; at least one index, if there are any.
+    """Lists of indices of an axis, with omissions and repetitions; none at all is tried where f takes that.
 
     An element is a tuple of places from 0, such as (2, 0, 0): what comes first, second and third. Selections are no
     group, because nothing restores what was left out, but they compose. Equivariance under them means that the output
@@ -114,11 +114,11 @@ class Select(Reindexing):
         return tuple(rng.integers(0, n, rng.integers(1, n + 2)).tolist()) if n else ()
 
     def generators(self, arrays: Arrays) -> list[Indices]:
-        """Leave out each entry, exchange the first two, repeat the first."""
+        """Leave out each entry, exchange the first two, repeat the first; leave out all."""
         n = self.length(arrays)
         if n < 2:
-            return [(0, 0)] if n else []
-        return [*(tuple(j for j in range(n) if j != i) for i in range(n)), _exchange(n, 0, 1), (0, *range(n))]
+            return [(0, 0), ()] if n else []
+        return [*(tuple(j for j in range(n) if j != i) for i in range(n)), _exchange(n, 0, 1), (0, *range(n)), ()]
 
     def simpler(self, g: Indices) -> Iterator[Indices]:
         """One index alone, then one index fewer, then indices in order."""
@@ -129,7 +129,7 @@ class Select(Reindexing):
             yield tuple(sorted(g))
 
     def describe(self, g: Indices) -> str:
-        return f"places {list(g)}"
+        return f"places {list(g)}" if g else "no places"
 
     def __str__(self) -> str:
         return f"selections from {self.where()}"
@@ -200,9 +200,10 @@ class Repeat(Reindexing):
 class Prefix(AxisAction):
     """What comes first along an axis: the first k entries are kept, the others cut off.
 
-    An element is k, from 1 to the length of the axis. Prefixes are no group. Equivariance means that what comes after
-    an entry has no influence on its output, f(x[:k]) = f(x)[:k]: a causal model, whose decoding step by step gives what
-    one pass over the whole gives. A mask is cut along both axes: Prefix({"x": -2, "mask": (-2, -1)}).
+    An element is k, from 0 to the length of the axis; 0 is tried where f takes an axis without entries. Prefixes are no
+    group. Equivariance means that what comes after an entry has no influence on its output, f(x[:k]) = f(x)[:k]: a
+    causal model, whose decoding step by step gives what one pass over the whole gives. A mask is cut along both axes:
+    Prefix({"x": -2, "mask": (-2, -1)}).
     """
 
     group = "prefixes"
@@ -230,22 +231,22 @@ class Prefix(AxisAction):
         return min(g, h)
 
     def generators(self, arrays: Arrays) -> list[int]:
-        """One entry, half of them, all but one."""
+        """None, one entry, half of them, all but one."""
         n = self.length(arrays)
-        return sorted({1, n // 2, n - 1} - {0, n}) if n > 1 else []
+        return sorted({0, 1, n // 2, n - 1} - {n}) if n else []
 
     def elements(self, arrays: Arrays) -> list[int] | None:
         n = self.length(arrays)
-        return list(range(min(1, n), n + 1)) if n <= SMALL else None
+        return list(range(n + 1)) if n <= SMALL else None
 
     def fits(self, g: int, arrays: Arrays) -> bool:
         return g <= self.length(arrays)
 
     def simpler(self, g: int) -> Iterator[int]:
-        yield from range(1, g)
+        yield from range(g)
 
     def describe(self, g: int) -> str:
-        return f"the first {g}"
+        return f"the first {g}" if g else "none"
 
     def __str__(self) -> str:
         return f"prefixes of {self.where()}"

@@ -26,7 +26,7 @@ from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, same, sent
 from refnp.numbers.indexed.sizes import Asked, Size, is_alike, pieces, product_of, sum_of
 from refnp.numbers.indexed.terms import TOO_MANY, NoRule, assuming
 from refnp.symmetry.actions import Action, NamedAction, Product, Trivial
-from refnp.symmetry.claim import Claim, invariant, leaves
+from refnp.symmetry.claim import Claim, by_name, invariant, leaves
 from refnp.symmetry.geometry import Negate, Scale, Translate
 from refnp.symmetry.inverse import Inverse
 from refnp.symmetry.lockstep import Both
@@ -212,6 +212,7 @@ def prove_equal(f: Callable, g: Callable, shapes: str, **options: Any) -> Proof:
     """
     given = {name: symbol(value) if isinstance(value, str) else value for name, value in options.items()}
     names = [getattr(h, "__name__", type(h).__name__) for h in (f, g)]
+    f, g = by_name(f), by_name(g)
 
     def of(known: dict[str, Indexed]) -> Proof:
         return equal_leaves(

@@ -239,11 +239,13 @@ def nearly_equal(x: np.ndarray, y: np.ndarray, given: float) -> bool:
 def undefined_place(instances: Instances, sizes: Mapping[str, int], instance: Instance) -> str | None:
     """A place at which one side alone is no number for all numbers that are tried, in words; "" if there is none.
 
-    None where nothing is known: where both sides are none there, or some numbers became too large or too small.
+    Or both sides are none at all places. None where nothing is known: where both are none at some, or some numbers
+    became too large or too small.
     """
     rng = np.random.default_rng(0)
     known: tuple[Mapping[str, Any], ...] = ()
     alone: Any = True
+    is_number: Any = None  # whether either side is one anywhere
     for scale, sign in (*itertools.product(SCALES, (None, 1, -1)),) * 2:
         arrays = {name: _scaled(x, scale, sign) for name, x in instances.arrays(sizes, rng).items()}
         claim, x, g = instance(arrays, np.random.default_rng(0))  # the same element of the group each time
@@ -252,9 +254,11 @@ def undefined_place(instances: Instances, sizes: Mapping[str, int], instance: In
         if flags:
             continue
         finite = [np.concatenate([np.isfinite(x).ravel() for x in side.values()]) for side in (one, other)]
-        alone = alone & (finite[0] != finite[1])
-        if not alone.any():
+        alone, is_number = alone & (finite[0] != finite[1]), bool(is_number or np.any(finite) or not finite[0].size)
+        if is_number and not alone.any():
             return "" if np.any(finite, 0).all() else None
+    if is_number is False:
+        return "neither side has a number"
     if not np.ndim(alone):
         return None
     left = int(np.argmax(alone))

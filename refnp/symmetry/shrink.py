@@ -33,7 +33,7 @@ LEAST_VIOLATION = 1e-3  # of the relative discrepancy that was found
 
 @dataclass(frozen=True)
 class Violation:
-    """An input, an element, and what the judge found there; `anchored` if whole numbers must be left as they are."""
+    """An input, an element, and what the judge found there; `anchored` if whole numbers and halves of them stay."""
 
     input: Input
     element: Element
@@ -84,7 +84,7 @@ class Shrinker:
             return False
         was = self.found.finding
         for g in elements:
-            if self.action.fits(g, x.arrays) and not at.is_fixed_by(g):
+            if self.action.fits(g, x.arrays) and not at.is_idle(g):
                 finding = judge(at, g, self.bound)
                 same = (finding.outcome, finding.kind) == ("violated", was.kind)
                 if same and finding.relative >= max(LEAST_VIOLATION * min(was.relative, 1), was.noise):

@@ -1,7 +1,7 @@
 """Structure that is imposed on inputs as they are drawn: what random numbers never have, and where code goes wrong.
 
     items     one repeated, all equal, one the opposite of another, one of another array, one of zeros, scaled each
-    numbers   ties, some zeros, all zeros, ones, a constant, whole numbers, equal sizes, one sign
+    numbers   ties, some zeros, all zeros, ones, a constant, whole ones and halves, equal sizes, one sign
     order     sorted, reversed
 
 What the group itself makes special is in orbits.py. The draw stays the user's: what all draws have in common is kept
@@ -19,6 +19,8 @@ import numpy as np
 
 from refnp.autograd import Array
 from refnp.symmetry.constraints import Constraints
+
+NEAR_HALF = 0.15  # of a half, and a number becomes one
 
 
 class Drawn:
@@ -126,11 +128,12 @@ def _opposite(drawn: Drawn, name: str) -> Array | None:
 
 
 def _whole(drawn: Drawn, name: str) -> Array | None:
-    """Rounded; where all would be zero, the sign."""
+    """Rounded, to halves what is near them; where all would be zero, the sign."""
     a = drawn.arrays[name]
     if a.dtype.kind != "f":
         return None
-    rounded = np.rint(a) + 0.0
+    middle = np.floor(a) + 0.5
+    rounded = np.where(np.abs(a - middle) < NEAR_HALF, middle, np.rint(a) + 0.0)
     return np.sign(a) if not rounded.any() and drawn.may_be(name, 1) else rounded
 
 
@@ -167,7 +170,7 @@ NUMBERS: dict[str, Callable[[Drawn, str], Any]] = {
     "zeros": _filled(0),
     "ones": _filled(1),
     "a constant": lambda drawn, name: drawn.one_of(name),
-    "whole numbers": _whole,
+    "whole numbers and halves": _whole,
     "equal sizes": _equal_sizes,
     "positive": _positive,
     "negative": _negative,

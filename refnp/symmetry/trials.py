@@ -190,7 +190,7 @@ class Trials:
             elements = some_elements(action, x, rng, SMALL)
             if x.structure and len(elements) > MOST_WITH_STRUCTURE:
                 elements = [elements[i] for i in rng.permutation(len(elements))[:MOST_WITH_STRUCTURE]]
-        moving = [g for g in elements if not at.is_fixed_by(g)]
+        moving = [g for g in elements if not at.is_idle(g)]
         self.counts["idle"] += len(elements) - len(moving)
         insensitivity = self._insensitivity(at, x)
         ambiguous, tried, violation = 0, 0, None
@@ -228,7 +228,7 @@ class Trials:
         return self.insensitive[-1]
 
     def _judged(self, at: Evaluations, x: Input, g: Element) -> tuple[Finding, bool]:
-        """The finding for one element, and whether it was found with whole numbers left as they are.
+        """The finding for one element, and whether it was found with whole numbers and halves left as they are.
 
         What does not agree is asked for once more, and a violation is confirmed at other perturbations and twice as
         many.
@@ -237,7 +237,7 @@ class Trials:
         if finding.outcome != "agrees" and not BothSides(at, g).are_repeatable():
             self.not_repeatable = True
             return replace(finding, outcome="unsteady"), anchored
-        if finding.outcome in ("unsteady", "jumps") and at.has_whole_numbers():
+        if finding.outcome in ("unsteady", "jumps") and at.has_anchors():
             found = judge(self.evaluations(x, stream=2, anchored=True), g, self.bound, self.levels, self.jumps)
             finding, anchored = (found, True) if found.outcome == "violated" else (finding, False)
         if finding.outcome == "violated":

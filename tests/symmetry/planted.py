@@ -131,7 +131,7 @@ PLANTS = {
     "equal columns": permuted(lambda x: len(x) > 1 and np.all(x[:, 0] == x[:, 1]), 2),
     "two equal numbers": permuted(lambda x: np.unique(x).size < x.size, 2),
     "an opposite row": permuted(lambda x: any(np.any(np.all(x == -row, 1)) for row in x), 2),
-    "whole numbers": permuted(lambda x: np.all(x == np.rint(x)), 2),
+    "whole numbers and halves": permuted(lambda x: np.all(2 * x == np.rint(2 * x)), 2),
     "positive numbers": permuted(lambda x: len(x) > 5 and np.all(x > 0), 6),
     "negative numbers": permuted(lambda x: len(x) > 5 and np.all(x < 0), 6),
     "ascending numbers": permuted(lambda x: len(x) > 5 and np.all(np.diff(x) > 0), 6, f.vector),

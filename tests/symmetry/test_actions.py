@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.symmetry import (
+    Action,
     Flip,
     Inverse,
     MatrixGroup,
@@ -349,3 +350,29 @@ def test_what_is_no_axis_and_no_step_is_refused():
         Translate("x", step="q")
     with pytest.raises(TypeError, match=r"^search: sizes\['n'\] is 3; give the values to try, such as range\(6\)"):
         search(invariant(np.sum, Permute("a", 0)), lambda rng, n: {"a": rng.normal(size=n)}, sizes={"n": 3})
+
+
+class Exchanged(Action):
+    """Two arguments in each other's place."""
+
+    group = "exchange"
+    draw = identity = compose = lambda self, *given: True
+    over = lambda self, names: self
+
+
+class Forgetful(Exchanged):
+    def act(self, g, arrays):
+        return {"x": arrays["y"]}
+
+
+class Overwriting(Exchanged):
+    def act(self, g, arrays):
+        arrays["x"][:] = arrays["y"]
+        return arrays
+
+
+@pytest.mark.parametrize(("kind", "error"), [(Forgetful, TypeError), (Overwriting, ValueError)])
+def test_an_action_of_ones_own_that_is_none_is_named(kind, error):
+    says = r"Forgetful.act: it gives \['x'\]|Overwriting.act: it overwrites x"
+    with pytest.raises(error, match=says):
+        kind().act(True, {"x": np.zeros(2), "y": np.ones(2)})

@@ -82,7 +82,8 @@ def test_each_kind_does_what_it_says():
     assert not made["zeros"].any()
     assert np.all(made["ones"] == 1)
     assert np.ptp(made["a constant"]) == 0
-    assert np.array_equal(made["whole numbers"], np.rint(made["whole numbers"]))
+    halves = 2 * made["whole numbers and halves"]
+    assert np.array_equal(halves, np.rint(halves))
     assert np.all(made["positive"] > 0)
     assert np.all(made["negative"] < 0)
     assert np.all(np.diff(made["sorted"], axis=0) > 0)

@@ -654,3 +654,16 @@ def test_attention_by_squared_distances_is_the_normalised_set_convolution():
     assert prove_equal(attending, smoothed, shapes, length_scale="length_scale")
     wrong = functools.partial(attending, factor=1)
     assert not prove_equal(wrong, smoothed, shapes, length_scale="length_scale")
+
+
+NO_NUMBER = [
+    lambda x: np.sqrt(-1 - x * x),
+    lambda x: np.log(-(x * x).mean(-1, keepdims=True) - 1) * x,
+    lambda x: (x - x.mean(-1, keepdims=True)) / np.sqrt(-x.var(-1, keepdims=True) - 1e-5),
+]
+
+
+@pytest.mark.parametrize("f", NO_NUMBER)
+def test_nothing_is_proved_of_what_is_no_number_for_any_input(f):
+    claim = equivariant(f, Permute("x", 0), Permute(axis=0))
+    assert prove(claim, "x (n, d)").missing.startswith("numbers contradict it: neither side has a number")

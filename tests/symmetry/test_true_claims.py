@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from refnp.symmetry import Permute, check, invariant, search
+from refnp.symmetry import Permute, Translate, check, invariant, search
 from tests.symmetry.true_claims import HOLD, NOISE, SCALES
 
 
@@ -46,3 +46,21 @@ def test_an_error_for_equal_numbers_alone_is_a_violation_still():
 
     verdict = check(invariant(unless_equal, Permute("x")), {"x": np.array([1.0, 2.0, 1.0])}, np.array([0, 2, 1]))
     verdict.require("fails")
+
+
+WAVES = {  # of whole numbers of periods, where a sine of float64's π is no 0
+    "sine": (lambda x: np.sin(2 * np.pi * x), 1.0),
+    "sine of 2π": (lambda x: np.sin(x), 2 * np.pi),
+    "chord": (lambda x: np.abs(np.sin(np.pi * x)) / np.pi, 1.0),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", WAVES)
+def test_what_a_constant_of_float64_leaves_of_0_refutes_nothing(name, seed):
+    f, period = WAVES[name]
+    draw = lambda rng, n: {"x": rng.normal(size=n)}
+    wave = invariant(f, Translate("x", axis=None, step=period))
+    assert search(wave, draw, sizes={"n": range(1, 4)}, seed=seed).holds
+    other = invariant(f, Translate("x", axis=None, step=period * (1 + 1e-9)))
+    assert search(other, draw, sizes={"n": range(1, 4)}, seed=seed).fails
