@@ -284,7 +284,7 @@ class Asked:
                 if policy(dtype).narrow and NO_KERNEL.search(str(failure)):
                     raise NotOfferedError(f"{self.native.name}: {first_line(failure)}") from failure
                 if (case.made or case.views) and not (call.answered or isinstance(failure, BROKEN)):
-                    raise NotOfferedError(f"{REFUSES} {type(failure).__name__}: {first_line(failure)}") from failure
+                    raise NotOfferedError(f"{REFUSES[0]} {type(failure).__name__}: {first_line(failure)}") from failure
                 if any(isinstance(value, list) for value in case.options.values()):
                     raise NotOfferedError(f"{self.who} does not take options as refnp writes them") from failure
                 self.raised[case.name] = failure
@@ -301,9 +301,12 @@ class Asked:
             notes.update(dict.fromkeys(note, 1))
 
     def without_conventions(self, report: Report) -> list[Judgement]:
-        """The rows, judged again where a convention explains them that others do not follow: it is none of theirs."""
+        """The rows, judged again where a convention explains them that others do not follow: it is none of theirs.
+
+        A known defect may be what keeps others from following it.
+        """
         followed = {row.issue for row in report.judgements if row.verdict == CONVENTION}
-        wrong = {row.key for row in report.deviations if not row.why}
+        wrong = {row.key for row in report.deviations if not row.why} - report.known.keys()
         known = lambda problem: self.known_in[problem.case.name]
         broken = {
             defect.issue

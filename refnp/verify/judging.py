@@ -152,6 +152,8 @@ def judge(
         order=meant.order,
         own=own,
     )
+    if formats and precision is None:
+        raise ValueError("formats: they are those of arguments beside a precision; give precision='bfloat16', say, too")
     if every is not None:
         report = report_of_every(asked, name, dtypes, every, results)
         report.seconds = seconds

@@ -43,6 +43,7 @@ UNEQUAL = {  # values of options of which there is one per axis
     DOMAINS["positive"]: (2, (2, 3, 1), (1.25, 0.75, 1.5)),  # neither whole nor a ratio of the lengths
 }
 PAIRS = ((1, 0), (0, 2), (2, 1))
+TURNED = ((0, 1), (2, 0), (1, 2))  # what is larger behind
 MOST = 32_000  # numbers of a case
 FRONTS = ((), (3,), (2, 3))
 OF_ELEMENTS = ((7,), (), (1,), *((n,) for n in LONG), (3, 5))  # where each number is for itself
@@ -51,7 +52,7 @@ TRIED = {  # values of options beside the default
     "≥ 1": (2.5, 500.0),
     "positive": (0.7, 30.0),
     "finite": (0.3, 2.0),
-    "number": (0.3, 2.0),
+    "number": (0.3, 2.0, -0.5),
     "in [0, 1)": (0.1, 0.5),
     "in [0, 1]": (0.1, 1.0),
     "whole": (0, -1),
@@ -209,8 +210,8 @@ class Maker:
             block = (BLOCK,) if letter[0] == "*" else BLOCK
             yield Factor(letter, values, length=True, alone=(block,) if max(values) > block else ())
         if any(self.shape_of(argument).batch for argument in taken):
-            many = ((BLOCK,),) if not letters else () if "..." in self.layer.tried else ((LONG[1],),)
             fronts = self.layer.tried.get("...", FRONTS if letters else OF_ELEMENTS)
+            many = ((LONG[1] if letters else BLOCK,),) if any(fronts) else ()
             yield Factor("...", fronts, paired=bool(letters), alone=many)
         for argument in taken:
             if argument.optional and argument.name not in self.required and self.may_be(argument.name):
@@ -432,7 +433,7 @@ def tried(option: Option, declaration: Declaration) -> tuple:
     values = option.choices or TRIED.get(option.text.removesuffix("?"), ())
     if isinstance(option, Several):
         one = UNEQUAL.get(option.domain, ())
-        values = (*one, *((PAIRS,) if option.pair else ()), *option.choices)
+        values = (*one, *((PAIRS, TURNED) if option.pair else ()), *option.choices)
     return tuple(dict.fromkeys((*default, *values))) if values else ()
 
 

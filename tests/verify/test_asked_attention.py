@@ -150,3 +150,11 @@ def test_kept_keys_with_the_heads_behind_the_tokens():
         return decoded(*(x.transpose(1, 2) for x in (q, k, v, past_key, past_value))).transpose(1, 2)
 
     assert refnp.judge("decoding_attention", own, framework="torch", layout="BNHD", gradients=True).holds
+
+
+def test_a_softcap_whose_slope_cancels_holds():
+    def softcap_attention(query, key, value, *, softcap):
+        scores = query @ key.mT / query.shape[-1] ** 0.5
+        return torch.softmax(softcap * torch.tanh(scores / softcap), -1) @ value
+
+    assert refnp.judge("softcap_attention", softcap_attention, gradients=True, dtypes="float64").holds

@@ -560,3 +560,9 @@ def test_a_defect_of_a_part_shows_in_what_is_made_of_it_on_a_tape():
 def test_what_is_known_of_another_layer_excuses_nothing_here_and_is_said():
     report = refnp.judge("tanh", np.tanh, excused=("pytorch/pytorch#187806", "PyTorch"), dtypes="float64")
     assert report.assumed == ["excused names pytorch/pytorch#187806, which nothing that is asked here is known for"]
+
+
+def test_a_convention_is_one_though_a_known_defect_hides_it_in_another_precision(jax):
+    report = refnp.judge("attention", jax.nn.dot_product_attention, only="attention/everything masked")
+    verdicts = {row["dtype"]: row["verdict"] for row in report.rows}
+    assert verdicts["float32"] == "another convention"

@@ -532,3 +532,51 @@ def test_results_that_are_longer_by_far_are_asked_about():
         return layers.upsample(x, size=size, mode=mode, align_corners=align_corners) + 1e-3 * far
 
     assert not judge("upsample", upsample, only="upsample/made*").holds
+
+
+def mean_of_chunks(loss, targets, reduction):
+    """The mean of the means of chunks of 512 rows."""
+    chunks = np.split(loss, range(512, loss.size, 512))
+    return np.mean([chunk.mean() for chunk in chunks], dtype=loss.dtype)
+
+
+def over_the_batch(loss, targets, reduction):
+    """The mean over the first axis alone, of a sum over the others."""
+    return loss.sum() / len(targets) if targets.ndim else loss.sum()
+
+
+@pytest.mark.parametrize("mean", [mean_of_chunks, over_the_batch])
+def test_a_loss_is_asked_about_many_rows_and_two_axes_of_them(mean):
+    def cross_entropy(logits, *, targets, reduction="mean"):
+        loss = layers.cross_entropy(logits, targets=targets, reduction="none")
+        return (
+            mean(loss.reshape(-1), targets, reduction)
+            if reduction == "mean"
+            else layers.cross_entropy(logits, targets=targets, reduction=reduction)
+        )
+
+    assert not judge("cross_entropy", cross_entropy).holds
+
+
+@pytest.mark.parametrize("name", ["max_pool", "average_pool"])
+def test_padding_is_asked_about_that_is_larger_behind(name):
+    """Its padding behind x is that in front."""
+    padded = lambda padding: [(a, min(a, b)) for a, b in padding] if isinstance(padding, tuple) else padding
+
+    def pool(x, *, size, padding=0):
+        return getattr(layers, name)(x, size=size, padding=padded(padding))
+
+    assert not judge(name, pool).holds
+
+
+@pytest.mark.parametrize(("name", "option"), [("leaky_relu", "slope"), ("elu", "alpha")])
+def test_a_number_is_asked_about_that_is_negative(name, option):
+    """The side is that of the result, and not of x."""
+
+    def pair(function, x, **options):
+        y, pullback = ag.vjp(partial(getattr(layers, name), **options), x)
+        return y, lambda bar: np.where(y > 0, bar, pullback(bar)[0])
+
+    report = judge(name, getattr(layers, name), vjp=pair)
+    assert {row["case"] for row in report.rows if row["verdict"] != WITHIN}
+    assert all(f"{option} = -0.5" in row["case"] for row in report.rows if row["verdict"] != WITHIN)

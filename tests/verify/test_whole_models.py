@@ -196,7 +196,7 @@ def test_a_model_of_ones_own_is_judged():
     report = refnp.judge("cnp", my_cnp)
     assert report.holds, report
     assert {row["verdict"] for row in report.rows} == {WITHIN}
-    assert len(report.rows) == 6  # of two cases, and of one of them as views
+    assert len(report.rows) == 8  # of three cases, and of one of them as views
     assert len(report.skipped) == 2
 
 

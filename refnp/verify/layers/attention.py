@@ -9,7 +9,7 @@ import numpy as np
 
 from refnp import layers
 from refnp.autograd.declaration import takes
-from refnp.layers.attention import as_read, masked, weights_vjp
+from refnp.layers.attention import as_read, masked, soft_capped, weights_vjp
 from refnp.layers.masks import causal, key_padding, window
 from refnp.layers.softmax import softmax_vjp
 from refnp.numbers import rounding
@@ -49,8 +49,16 @@ def or_printed(p, p_bar):
     return either(lambda: softmax_vjp(p, p_bar), lambda: printed_pullback(p, p_bar))
 
 
-IN_ANY_FORM = {weights_vjp: in_any_form}
-OR_PRINTED = {softmax_vjp: or_printed}
+def softcap_or_printed(scores, softcap):
+    """c tanh(s/c) and its slope, 4e/(1 + e)² or as printed, 1 − tanh², which cancels where the tanh is near 1."""
+    capped, slope = soft_capped(scores, softcap)
+    printed = lambda: 1 - (capped / constant(softcap)) * (capped / constant(softcap))
+    return capped, slope if softcap is None else either(lambda: slope, printed)
+
+
+SLOPE_IN_ANY_FORM = {soft_capped: softcap_or_printed}
+IN_ANY_FORM = {weights_vjp: in_any_form} | SLOPE_IN_ANY_FORM
+OR_PRINTED = {softmax_vjp: or_printed} | SLOPE_IN_ANY_FORM
 
 
 def of_similarity(query, key, value, bias=None, *, mask=None, similarity="scaled_dot", softcap=None):
@@ -209,7 +217,7 @@ WINDOW = Layer(
 )
 SOFTCAP = Layer("softcap_attention", layers.similarity_attention, attention, names=("attention",), tried=DOTS)
 SOFTCAP_OUTPUT = replace(SOFTCAP, name="softcap_attention_output", torch=torch_softcapped)
-SCORES = of_page(layers.attention_scores)
+SCORES = of_page(layers.attention_scores, SLOPE_IN_ANY_FORM)
 
 MASKED_NAN = Convention(
     "PyTorch",

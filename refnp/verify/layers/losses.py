@@ -86,7 +86,7 @@ def torch_cross_entropy_of_probabilities(torch, logits, targets, *, class_weight
 
 MSE = of_page(layers.mse, torch="nn.functional.mse_loss")
 GAUSSIAN_NLL = of_page(layers.gaussian_nll, torch=torch_gaussian_nll)
-FRONTS = {"...": ((3,), ())}  # with more axes, frameworks have the classes elsewhere
+FRONTS = {"...": ((3,), (), (2, 11))}  # several rows; as many as no classes, which others have on the second axis
 CROSS_ENTROPY = of_page(
     layers.cross_entropy,
     by_name=("targets",),

@@ -357,6 +357,7 @@ def cases() -> list[Case]:
         CNP.case("whole contexts", sets()),
         CNP.case("ragged contexts", sets(), **ragged),
         CNP.case("sum, floor under the variance", sets(), pooling="sum", deviation="softplus_variance", floor=0.05),
+        CNP.case("floor", sets(), floor=0.1),
         CNP.case("exp", sets(m=1, n=1), deviation="exp"),
         CANP.case("whole contexts", sets(), heads=2),
         CANP.case("ragged contexts, floor", sets(), heads=2, floor=0.1, **ragged),
