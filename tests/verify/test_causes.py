@@ -558,3 +558,33 @@ def test_a_rounding_that_changes_nothing_is_no_cause(factor, holds):
     report = refnp.judge("adam", adam)
     assert report.holds == holds
     assert "were rounded" not in str(report)
+
+
+def test_a_line_that_gradients_share_is_said_of_the_one_that_is_wrong():
+    def pair(function, query, key, value):
+        p, scale = softmax_of(scores_of(query, key)), query.dtype.type(1 / np.sqrt(query.shape[-1]))
+
+        def back(bar):
+            p_bar = bar @ value.swapaxes(-1, -2)
+            scores_bar = p * (p_bar - (p_bar * p).sum(-1, keepdims=True)) * scale
+            return scores_bar @ key, scale * (p * p_bar).swapaxes(-1, -2) @ query, p.swapaxes(-1, -2) @ bar
+
+        return p @ value, back
+
+    attention = lambda query, key, value: softmax_of(scores_of(query, key)) @ value
+    report = refnp.judge("attention", attention, vjp=pair, only="attention/*ordinary*", dtypes="float64")
+    assert {row["quantity"] for row in report.rows if row["verdict"] == "deviates"} == {"gradient of key"}
+    assert report.causes
+    assert all("in the gradient of key alone" in cause.says for cause in report.causes if cause.says)
+
+
+def test_a_choice_in_place_of_another_is_named():
+    def kl(log_probabilities, targets, *, reduction="mean"):
+        safe = np.where(targets > 0, targets, 1)
+        loss = np.where(targets > 0, targets * (np.log(safe) - log_probabilities), 0)
+        rows = loss.shape[0] if loss.ndim > 1 else loss.size
+        totals = {"none": loss, "rows": loss.sum(-1), "sum": loss.sum()}
+        return np.asarray(totals.get(reduction, loss.sum() / rows), loss.dtype)
+
+    (cause,) = refnp.judge("kl_div of log-probabilities", kl, skip="* in front*").causes
+    assert "as if reduction were 'batchmean' where 'mean' is asked for" in (cause.says, *cause.others)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import refnp
+from refnp import autograd, layers
 from refnp.verify.causes.matrices import Matrix, told_apart
 from refnp.verify.report import as_json
 from tests.verify.test_causes import in_bfloat16, scores_of, softmax_of
@@ -461,3 +462,43 @@ def test_a_deviation_within_the_rounding_of_results_is_right():
     )
     assert not report.holds
     assert not any(cause.seen for cause in report.causes)
+
+
+def test_an_answer_that_hangs_on_earlier_calls_is_told():
+    kept = {}
+
+    def alibi_bias(scores):
+        return kept.setdefault(scores.shape[-1], scores.mean())
+
+    def softmax(x):
+        return softmax_of(x + 0 * x) * (1 + 1e-3 * np.tanh(alibi_bias(x)))
+
+    (cause,) = refnp.judge("softmax", softmax, dtypes="float64").causes
+    assert cause.seen
+
+
+def test_shares_of_several_classes_are_no_classes_and_counts_are_told_of_two_lengths():
+    def kl(log_probabilities, targets, *, reduction="mean"):
+        safe = np.where(targets > 0, targets, 1)
+        loss = np.where(targets > 0, targets * (np.log(safe) - log_probabilities), 0)
+        totals = {"none": loss, "rows": loss.sum(-1), "sum": loss.sum(), "mean": loss.mean()}
+        return np.asarray(totals.get(reduction, loss.sum() / loss.shape[-1]), loss.dtype)
+
+    (cause,) = refnp.judge("kl_div of log-probabilities", kl).causes
+    assert cause.seen.count("every row counts") == 2
+    assert "of class" not in cause.seen
+
+
+def test_what_is_seen_of_gradients_is_not_said_of_outputs():
+    def layer_norm(x, gain, shift):
+        y = layers.layer_norm(x, gain, shift)
+        return y + 0.01 * np.roll(y, 1, -1) if x.ndim > 2 else y
+
+    def pair(function, x, gain, shift):
+        _, pullback = autograd.vjp(layers.layer_norm, x, gain, shift)
+        return layer_norm(x, gain, shift), lambda bar: (*pullback(bar)[:2], pullback(bar * np.roll(bar, 1, 0))[2])
+
+    causes = refnp.judge("layer_norm", layer_norm, vjp=pair, dtypes="float64").causes
+    quantities = [{row[2] == "output" for row in cause.rows} for cause in causes if "ȳ" in cause.seen]
+    assert quantities
+    assert all(kinds == {False} for kinds in quantities)

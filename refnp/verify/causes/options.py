@@ -1,9 +1,9 @@
 """The layer's own options and arguments, at other values than were asked for.
 
-An option that is a name is each of the others, one that is true is false, a number is another one of those that
-are usual, a whole number one more or less; whatever is asked for, it is what it is unless told. Two options, or two
-arguments of one shape, are exchanged. An argument is shifted or flipped, an index is another, of an axis that is summed
-over some places are left out, and the axes of the output are laid out otherwise.
+An option that is a name is each of the others, also in place of one of them alone, one that is true is false, a number
+is another one of those that are usual, a whole number one more or less; whatever is asked for, it is what it is unless
+told. Two options, or two arguments of one shape, are exchanged. An argument is shifted or flipped, an index is another,
+of an axis that is summed over some places are left out, and the axes of the output are laid out otherwise.
 """
 
 import functools
@@ -89,6 +89,9 @@ def changes_of(layer: Layer, name: str, values: list[Any], default: Any) -> Iter
     if option is not None:
         for choice in option.choices:
             yield f"{symbol} were {choice!r}", constant(choice)
+        for asked, choice in itertools.permutations(option.choices, 2):
+            instead = lambda value, asked=asked, choice=choice: choice if equal(value, asked) else value
+            yield f"{symbol} were {choice!r} where {asked!r} is asked for", instead
     if any(map(is_boolean, values)):
         yield f"{symbol} were the opposite", lambda value: not value if is_boolean(value) else value
     if any(is_whole(value) for value in values):

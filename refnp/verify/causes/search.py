@@ -128,16 +128,26 @@ class Search:
         explained = {row for group in kept for row in group[0].rows}
         found = [self._cause(group, self.every - explained - self.known) for group in kept]
         rest = self.every - {row for cause in found for row in cause.rows}  # another shape says enough
-        if rest:
-            worst = max(self.before[row] for row in rest)
-            told = rest - self.known or rest  # what is known of a framework says nothing of another mistake
-            own = [a.only({row[2] for row in a.rows & told}) for a in self.deviating if a.rows & told]
-            what = "" if ask is None else self._seen(own, ask)
+        for rows, what in self._seen_of(rest, ask):
+            worst = max(self.before[row] for row in rows)
             lacks = [f"and the search was ended at {self.stopped}"] if self.stopped else []
-            lacks += [f"and none was looked for among {what}" for what in self.clock.broken]
-            says = ", ".join(filter(None, [pattern(rest, self.answered), *lacks]))
-            found.append(Cause("", _sorted(rest), worst, worst, self.layer.name, (), says, seen=what))
+            lacks += [f"and none was looked for among {stage}" for stage in self.clock.broken]
+            says = ", ".join(filter(None, [pattern(rows, self.answered), *lacks]))
+            found.append(Cause("", _sorted(rows), worst, worst, self.layer.name, (), says, seen=what))
         return found
+
+    def _seen_of(self, rest: set[Row], ask: Ask | None) -> list[tuple[set[Row], str]]:
+        """Rows that are left, with what is seen there: of wrong outputs, and of wrong gradients of right ones."""
+        if not rest:
+            return []
+        told = rest - self.known or rest  # what is known of a framework says nothing of another mistake
+        own = [(a.only({row[2] for row in a.rows & told}), a.rows & rest) for a in self.deviating if a.rows & told]
+        parts = [[pair for pair in own if ("output" in pair[0].wrong) is wrong] for wrong in (True, False)]
+        whats = ["" if ask is None or not part else self._seen([a for a, _ in part], ask) for part in parts]
+        if not all(parts) or len({*whats}) == 1:
+            return [(rest, "".join(whats[:1]) or whats[1])]
+        of_gradients = {row for _, rows in parts[1] for row in rows}
+        return [(rest - of_gradients, whats[0]), (of_gradients, whats[1])]
 
     def _with_shapes(self, groups: list[list[Explanation]]) -> list[list[Explanation]]:
         """The same with outputs of another shape: what these mistakes explain, then what explains all that are left."""
@@ -328,8 +338,16 @@ class Search:
         is_option = not line_of(mutant)  # which may be refused
         if not all(a.agrees(mutant, or_refuses=is_option) for a in others if a.answer):
             return None
+        if quantities is not None and not self._others_agree(mutant, quantities):
+            which = " and ".join(sorted(quantities))
+            mutant = replace(mutant, says=f"{mutant.says}, in the {which} alone")
         found = Explanation(mutant, explained, 0)
         return None if self._is_of_zero_alone(found) else found
+
+    def _others_agree(self, mutant: Mutant, quantities: set[str]) -> bool:
+        """Whether the gradients that are right beside these may be so with a mistake in a line that they share."""
+        others = (a.only(a.answer.keys() - quantities - {"output"}) for a in self.deviating if a.rows & self.every)
+        return "output" in quantities or all(a.agrees(mutant) for a in others if a.answer)
 
     def _hidden_by_rounding(
         self, mutant: Mutant, rows: set[Row], part: Callable[[Answered], Answered] = lambda a: a

@@ -7,7 +7,8 @@ which numbers each of its results takes and how often.
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -55,7 +56,25 @@ def seen(answered: Sequence[Answered], ask: Ask) -> str:
                 continue
             if found:
                 several = len({each.problem.case.name for each in answered}) > 1
-                return "; ".join(found) + (f", seen in {a.problem.case.name}" if several else "")
+                told = "; ".join(found) + (f", seen in {a.problem.case.name}" if several else "")
+                return told + elsewhere_told(reading, found, a, cases, ask)
+    return ""
+
+
+COUNTED = " times what is right"
+
+
+def elsewhere_told(reading: Callable, found: list[str], a: Answered, cases: Sequence[Answered], ask: Ask) -> str:
+    """The same words with another number, in a case of other lengths: "; every row counts 67 times …, in …"."""
+    without_numbers = lambda text: re.sub(r"-?\d[\d.e+-]*", "0", text)
+    shape_of = lambda a: [x.shape for x in a.problem.arrays.values()]
+    for other in [b for b in cases if shape_of(b) != shape_of(a)][:TRIED] if COUNTED in found[0] else ():
+        try:
+            again = next(iter(reading(other, ask)), "")
+        except Exception:  # it does not take such values
+            continue
+        if again and again != found[0] and without_numbers(again) == without_numbers(found[0]):
+            return f"; {again}, seen in {other.problem.case.name}"
     return ""
 
 
@@ -71,9 +90,10 @@ def of_influence(a: Answered, ask: Ask) -> Iterator[str]:
 
 
 def of_two_calls(a: Answered, ask: Ask) -> Iterator[str]:
-    """Whether two calls with the same arguments differ."""
-    first, second = (output_of(ask(a.problem)) for _ in range(2))
-    if first.shape != second.shape or not ((first == second) | (np.isnan(first) & np.isnan(second))).all():
+    """Whether two calls with the same arguments differ: two in a row, or the one that was judged and another."""
+    before, first, second = (output_of(answer) for answer in (a.answer, ask(a.problem), ask(a.problem)))
+    same = lambda x, y: x.shape == y.shape and bool(((x == y) | (np.isnan(x) & np.isnan(y))).all())
+    if not same(first, second) or not same(before, first):
         yield "two calls with the same arguments differ"
 
 
@@ -112,23 +132,35 @@ def of_loss(a: Answered, ask: Ask) -> Iterator[str]:
     (name, x), targets = next(iter(arrays.items())), a.problem.case.options.get("targets", arrays.get("targets"))
     if targets is None or np.shape(targets) not in (x.shape, x.shape[:-1]):
         return
-    classes = np.round(targets).astype(int)
-    if "targets" in arrays:
-        arrays["targets"] = classes.astype(arrays["targets"].dtype)
-    elif (classes != targets).any():
+    classes, soft = np.round(targets).astype(int), "targets" in arrays
+    if not soft and (classes != targets).any():
+        return
+    places, elsewhere = list(np.ndindex(classes.shape)), other_arguments(a)[1][name]
+    if len(places) > ASKED:
         return
     totals = lambda arrays: (given_of(a, ask, arrays).sum(), right_of(a, arrays).sum())
-    places, elsewhere = list(np.ndindex(classes.shape)), other_arguments(a)[1][name]
-    counts, rounding = np.full((len(places), 2 * len(MOVES)), np.nan, WIDE), np.zeros(len(places))
-    for of, start in enumerate((x, elsewhere) if len(places) <= ASKED else ()):
-        before = totals({**arrays, name: start})
-        hidden = 2 * a.allowed["output"].sum() + LOST * float(a.policy.stored.u) * abs(before[1])
-        for (row, place), (move, (factor, more)) in itertools.product(enumerate(places), enumerate(MOVES)):
-            moved = start.copy()
-            moved[place] = moved_by(start[place], factor, more)
-            own, ought = (one - other for one, other in zip(totals({**arrays, name: moved}), before, strict=True))
-            rounding[row] = max(rounding[row], hidden / abs(ought) if ought else 0)
-            counts[row, of * len(MOVES) + move] = own / ought if ought else np.inf if own else np.nan
+
+    def counted() -> tuple[np.ndarray, np.ndarray]:
+        """How often each row counts, where it is moved, and what rounding may make of that."""
+        counts, rounding = np.full((len(places), 2 * len(MOVES)), np.nan, WIDE), np.zeros(len(places))
+        for of, start in enumerate((x, elsewhere)):
+            before = totals({**arrays, name: start})
+            hidden = 2 * a.allowed["output"].sum() + LOST * float(a.policy.stored.u) * abs(before[1])
+            for (row, place), (move, (factor, more)) in itertools.product(enumerate(places), enumerate(MOVES)):
+                moved = start.copy()
+                moved[place] = moved_by(start[place], factor, more)
+                own, ought = (one - other for one, other in zip(totals({**arrays, name: moved}), before, strict=True))
+                rounding[row] = max(rounding[row], hidden / abs(ought) if ought else 0)
+                is_asked = ought or np.isnan(own) or not own
+                counts[row, of * len(MOVES) + move] = np.inf if not is_asked else own / ought if ought else np.nan
+        return counts, rounding
+
+    if soft:
+        arrays["targets"] = classes.astype(arrays["targets"].dtype)
+    counts, rounding = counted()
+    if soft and not np.isfinite(counts).any(-1).all():  # they are shares of several classes
+        arrays["targets"], classes = targets, np.zeros_like(classes)
+        counts, rounding = counted()
     given = totals(arrays)[0]
     if unasked := [place for place, row in zip(places, counts, strict=True) if np.isinf(row).all()]:
         yield f"{at_place(name, unasked[0])} counts, and must not{and_more(unasked)}"
@@ -141,7 +173,7 @@ def of_loss(a: Answered, ask: Ask) -> Iterator[str]:
     if len(own) > 1 and steady.all() and off.any() and np.ptp(own) <= LITTLE * np.abs(own).max():
         yield f"every row counts {told_apart(float(own[0]), 1.0)[0]} times what is right"
         return
-    for k in np.unique(classes) if 1 < len(places) <= ASKED and steady.all() and off.any() else ():
+    for k in np.unique(classes) if classes.any() and len(places) > 1 and steady.all() and off.any() else ():
         of_class = np.flatnonzero(classes.ravel() == k)
         own = count[of_class]
         if np.ptp(own) <= LITTLE * np.abs(own).max() and off[of_class].all():
