@@ -21,7 +21,7 @@ from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, NOT_JUDGED, SKIPPED,
 from refnp.verify.record import DTYPES
 from refnp.verify.report import came, number, ratio_of
 
-REFUSES = "it raises"  # in front of what it says of cases that it refuses
+REFUSES = "it raises", "it ends with"  # in front of what a function, or a program, says of cases that it refuses
 
 
 @dataclass(repr=False)

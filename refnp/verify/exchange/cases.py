@@ -45,6 +45,7 @@ from refnp.version import __version__
 
 VERSION = 1  # of the layout of folders and files; a program may refuse any other
 MANIFEST = "manifest.json"
+LONGEST = 120  # letters of a variant in the name of a file
 MANIFEST_LIMIT = 1 << 26  # bytes
 ANSWERS = "answers"
 PARTIAL = ".partial"
@@ -117,7 +118,9 @@ def _shape(array: np.ndarray) -> str:
 
 def id_of(case: Case, dtype: str) -> str:
     """The name of a case's file, of ASCII letters, digits, "_", "+" and "-": "attention.fully_masked_row.float32"."""
-    words = (UNWORDED.sub("_", part.lower()).strip("_") for part in (case.layer.name, case.variant))
+    words = [UNWORDED.sub("_", part.lower()).strip("_") for part in (case.layer.name, case.variant)]
+    if len(words[1]) > LONGEST:  # a name of a file has 255 bytes at most
+        words[1] = f"{words[1][:LONGEST]}_{hashlib.sha256(case.variant.encode()).hexdigest()[:8]}"
     return ".".join((*words, dtype))
 
 
@@ -204,12 +207,18 @@ def plain(value: Any, name: str) -> Any:
     raise TypeError(f"option {name} is {value!r}, which no file can state; give it as numbers, texts or an array")
 
 
-def arrays_of(problem: Problem) -> Arrays:
-    """All arrays of a case by role and name."""
+def inputs_of(problem: Problem) -> Arrays:
+    """The arrays that a program is given, by role and name."""
     found = {f"input.{name}": array for name, array in problem.arrays.items()}
     found |= {f"option.{k}": v for k, v in problem.case.options.items() if isinstance(v, np.ndarray)}
     if len(problem.case.quantities) > 1:
         found["cotangent"] = problem.cotangent
+    return found
+
+
+def arrays_of(problem: Problem) -> Arrays:
+    """All arrays of a case by role and name."""
+    found = inputs_of(problem)
     reference = problem.reference()
     for quantity, rounded in problem.bounds.items():
         name, right = in_files(quantity), np.asarray(reference[quantity], WIDE)

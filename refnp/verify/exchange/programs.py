@@ -2,9 +2,11 @@
 
     refnp judge --run './attention {in} {out}' --as attention --format raw
 
-For each case the words of the command are the program and its arguments, no shell between, where {in} is the file of
-the case (the folder, in raw) and {out} that of the answer. The program ends with status 0 when it has answered, with 77
-and a line on its standard error when it has no such function; anything else deviates, and so does taking too long.
+Of one layer, listed cases are asked and those that follow from what it declares (refnp.verify.made). For each case the
+words of the command are the program and its arguments, no shell between, where {in} is the file of the case (the
+folder, in raw) and {out} that of the answer. The program ends with status 0 when it has answered, with 77 and a line on
+its standard error when it has no such function; anything else deviates, and so does taking too long. Another status in
+a case that follows from declarations is told, as an error of a function is, and is no wrong answer.
 """
 
 import contextlib
@@ -18,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +28,21 @@ import numpy as np
 
 from refnp.models.published.renaming import array_of
 from refnp.signals import ending
-from refnp.verify.case import Problem
-from refnp.verify.exchange.answers import Outcome, judge_one, read_answer, report_of
-from refnp.verify.exchange.cases import MANIFEST, chosen_problems, ids_of, write_cases
+from refnp.verify.case import Answer, Case, Problem
+from refnp.verify.causes.clock import SECONDS, OutOfTime
+from refnp.verify.exchange.answers import Outcome, expected_of, judge_one, read_answer, report_of
+from refnp.verify.exchange.cases import MANIFEST, chosen_problems, header_of, ids_of, in_files, inputs_of, write_cases
 from refnp.verify.exchange.formats import FORMATS, Arrays, Faults, NoAnswerError, UnreadableError, printable
-from refnp.verify.findings import Report
+from refnp.verify.findings import REFUSES, Report
 from refnp.verify.judge import matches
-from refnp.verify.judging import check_excused
+from refnp.verify.judging import check_excused, chosen_dtypes
 from refnp.verify.layer_names import named_cases
+from refnp.verify.made import made_cases
+from refnp.verify.propagation import NoBoundError
 from refnp.verify.record import DTYPES
 
 NOT_OFFERED = 77  # the exit status of a program that has no such function, as in GNU's test suites
+FAILED = "exit status"
 KEPT = 4096  # bytes of the standard error, of which the first line is shown
 PAUSE = 0.0005  # seconds before a program is asked once more whether it has ended
 
@@ -65,7 +71,7 @@ def judge_program(
         raise ValueError(f"judge_program: layout is {layout!r}; choose one of {', '.join(FORMATS)}")
     if not limit > 0:
         raise ValueError(f"judge_program: limit is {limit}; give the seconds that a case may take, more than 0")
-    problems = ids_of(problems_of(name, only, skip, dtypes))
+    problems, refused = ids_of(problems_of(name, only, skip, dtypes)), {}
     who = Path(words[0]).name
     with tempfile.TemporaryDirectory(prefix="refnp-") as space:
         folder, answers = Path(space, "cases"), Path(space, "answers")
@@ -85,16 +91,68 @@ def judge_program(
             return read_answer(answers, name, expected)
 
         def outcome(name: str) -> Outcome:
-            return judge_one(problems[name], answered, name, who, excused)
+            rows, answer = judge_one(problems[name], answered, name, who, excused)
+            if problems[name].case.made and rows[0].why.startswith(FAILED):
+                refused.setdefault(f"{REFUSES[1]} {rows[0].why}", []).append(rows[0].case)
+                rows = []
+            return rows, answer
 
         with ending(), ThreadPoolExecutor(jobs) as pool:
             try:
-                outcomes = list(pool.map(outcome, problems))
+                found = [pool.submit(outcome, name) for name in problems]
+                while wait(found, timeout=1).not_done:  # a signal just before a wait is noticed after it
+                    pass
+                outcomes = [one.result() for one in found]
             finally:  # after Ctrl-C, or a signal: the programs that run are ended, before the pool waits for them
                 stopped.set()
     given = [(problem, answer) for problem, (_, answer) in zip(problems.values(), outcomes, strict=True) if answer]
     rows = [row for found, _ in outcomes for row in found]
-    return report_of(name or "all that refnp has", who, rows, given)
+    report = report_of(name or "all that refnp has", who, rows, given)
+    report.problems, report.skipped, report.ask = [*problems.values()], refused, asking(words, layout, limit)
+    return report
+
+
+def asking(words: list[str], layout: str, limit: float) -> Callable[[Problem], Answer]:
+    """The program as a function of any problem, to see what it does; OutOfTime after SECONDS of running it."""
+    spent = 0.0
+
+    def ask(problem: Problem) -> Answer:
+        nonlocal spent
+        if spent > SECONDS:
+            raise OutOfTime
+        start, form, expected = time.monotonic(), FORMATS[layout], expected_of(problem)
+        with tempfile.TemporaryDirectory(prefix="refnp-") as space:
+            contents = form.files("case", header_of(problem), inputs_of(problem))
+            answers, faults = called(words, layout, limit, contents, "case", expected, Path(space))
+        spent += time.monotonic() - start
+        if faults or "output" not in answers:
+            raise UnreadableError(f"{faults or 'no output'}")
+        named = {in_files(quantity): quantity for quantity in problem.case.quantities}
+        return {named[name]: array for name, array in answers.items()}
+
+    return ask
+
+
+def called(
+    words: list[str],
+    layout: str,
+    limit: float,
+    contents: Mapping[str, bytes],
+    name: str,
+    expected: Arrays,
+    space: Path,
+) -> tuple[Arrays, Faults]:
+    """What a program answers to the files of one case, in an empty folder of its own."""
+    given, out, suffix = space / "given", space / "answer", FORMATS[layout].suffix
+    for path, content in contents.items():
+        (given / path).parent.mkdir(parents=True, exist_ok=True)
+        (given / path).write_bytes(content)
+    out.mkdir()
+    answer = out / f"{name}{suffix}"
+    if not suffix:
+        answer.mkdir()
+    run(filled(words, given / f"{name}{suffix}", answer), limit)
+    return read_answer(out, name, expected)
 
 
 def program(
@@ -133,17 +191,10 @@ def program(
             "quantities": [*answers],
             "options": {},
         }
+        expected = {name: np.empty(shape, dtype) for name, shape in answers.items()}
         with tempfile.TemporaryDirectory(prefix="refnp-") as space:
-            given, out = Path(space, "given"), Path(space, "answer")
-            for path, content in form.files("call", header, arrays).items():
-                (given / path).parent.mkdir(parents=True, exist_ok=True)
-                (given / path).write_bytes(content)
-            out.mkdir()
-            answer = out / f"call{form.suffix}"
-            if not form.suffix:
-                answer.mkdir()
-            run(filled(words, given / f"call{form.suffix}", answer), limit)
-            found, faults = read_answer(out, "call", {name: np.empty(shape, dtype) for name, shape in answers.items()})
+            contents = form.files("call", header, arrays)
+            found, faults = called(words, layout, limit, contents, "call", expected, Path(space))
         faults |= {name: "missing" for name in answers if name not in found and name not in faults}
         if faults:
             raise UnreadableError("; ".join(f"{name}: {why}" for name, why in faults.items()))
@@ -168,16 +219,28 @@ def checked(command: str, option: str = "--run") -> list[str]:
 
 
 def problems_of(name: str | None, only: str | None, skip: Sequence[str], dtypes: Sequence[str]) -> list[Problem]:
-    """The cases of a layer, by any of its names, or of all."""
-    problems = chosen_problems(only, dtypes)
-    problems = [problem for problem in problems if not any(matches(problem.case.name, pattern) for pattern in skip)]
+    """The cases of a layer, by any of its names, with those that follow from what it declares; or the listed of all."""
     if name is None:
-        return problems
-    names = {case.name for case in named_cases(name)}
-    chosen = [problem for problem in problems if problem.case.name in names]
+        cases = [problem.case for problem in chosen_problems(only, DTYPES[:1])]
+    else:
+        listed = named_cases(name)
+        own = [case for case in listed if case.layer is listed[0].layer]
+        cases = [*listed, *filter(is_computed, made_cases(own[0].layer, own))]
+    is_chosen = lambda case: only is None or matches(case.name, only)
+    cases = [case for case in cases if is_chosen(case) and not any(matches(case.name, pattern) for pattern in skip)]
+    chosen = [case.problem(dtype) for case in cases for dtype in chosen_dtypes(dtypes)]
     if not chosen:
         raise ValueError(f"no case of {name} is left by only={only!r}, skip={tuple(skip)!r}; see refnp cases list")
     return chosen
+
+
+def is_computed(case: Case) -> bool:
+    """Whether refnp computes a case, and what rounding may leave of it, and a file can hold its options."""
+    try:
+        problem = case.problem("float64")
+        return bool(problem.bounds) and bool(header_of(problem))
+    except (NoBoundError, TypeError, ValueError):
+        return False
 
 
 def filled(words: list[str], given: Path, out: Path) -> list[str]:
@@ -218,7 +281,7 @@ def run(words: list[str], limit: float, stopped: threading.Event | None = None) 
     if status == NOT_OFFERED:
         raise NoAnswerError(message or "the program says so (status 77)")
     if status:
-        ended = f"exit status {status}" if status > 0 else f"ended by signal {-status} ({_name_of(-status)})"
+        ended = f"{FAILED} {status}" if status > 0 else f"ended by signal {-status} ({_name_of(-status)})"
         raise UnreadableError(f"{ended}{': ' if message else ''}{message}")
 
 
