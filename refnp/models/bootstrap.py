@@ -198,8 +198,8 @@ class BNP(Bootstrapping, CNP):
     outputs of a target together.
     Options: those of `CNP` and of `Bootstrapping`.
 
-    BNP(encoders=2, floor=0.1, loss_samples=10, objective="tnp_pytorch", constant_places=True) is that of the authors,
-    and of TNP-pytorch.
+    BNP(encoders=2, floor=0.1, objective="tnp_pytorch", constant_places=True) is that of the authors, and
+    of TNP-pytorch, who train it with 4 members and ask 50.
     """
 
 
@@ -210,8 +210,8 @@ class BANP(Bootstrapping, CANP):
     outputs of a target together.
     Options: those of `CANP` and of `Bootstrapping`.
 
-    BANP(floor=0.1, scaling="features", loss_samples=10, objective="tnp_pytorch", constant_places=True) is that of the
-    authors, and of TNP-pytorch.
+    BANP(floor=0.1, scaling="features", objective="tnp_pytorch", constant_places=True) is that of the
+    authors, and of TNP-pytorch, who train it with 4 members and ask 50.
     """
 
 
