@@ -20,6 +20,7 @@ from refnp.verify.causes.answered import Answered
 Ask = Callable[[Problem], Answer]
 LITTLE = 1e-4  # a part of the largest below is none
 ASKED = 64  # numbers or rows that are moved, one at a time
+OF_COTANGENTS = 256  # numbers of ȳ that are 1, one at a time
 MOVES = ((1.5, 0.25), (1.0, -0.0625))  # x → 1.5 x + .25, …: far and near
 FEW = 2  # other arguments that a function is asked, to see whether a number has no influence there either
 LOST = 16  # units in the last place of a result, by which it may be off where something inside is rounded too
@@ -293,7 +294,7 @@ def of_walk_back(a: Answered, ask: Ask) -> Iterator[str]:
     arrays, case, bar = a.problem.arrays, a.problem.case, a.problem.cotangent
     names = tuple(q.removeprefix("gradient of ") for q in a.wrong if q != "output")
     places = list(np.ndindex(bar.shape))
-    if not names or not 1 <= len(places) <= ASKED:
+    if not names or not 1 <= len(places) <= OF_COTANGENTS:
         return
 
     def unit(place: Place) -> np.ndarray:

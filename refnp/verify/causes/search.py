@@ -145,7 +145,7 @@ class Search:
         parts = [[pair for pair in own if ("output" in pair[0].wrong) is wrong] for wrong in (True, False)]
         whats = ["" if ask is None or not part else self._seen([a for a, _ in part], ask) for part in parts]
         if not all(parts) or len({*whats}) == 1:
-            return [(rest, "".join(whats[:1]) or whats[1])]
+            return [(rest, whats[0] or whats[1])]
         of_gradients = {row for _, rows in parts[1] for row in rows}
         return [(rest - of_gradients, whats[0]), (of_gradients, whats[1])]
 
