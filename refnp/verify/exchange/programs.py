@@ -71,7 +71,8 @@ def judge_program(
         raise ValueError(f"judge_program: layout is {layout!r}; choose one of {', '.join(FORMATS)}")
     if not limit > 0:
         raise ValueError(f"judge_program: limit is {limit}; give the seconds that a case may take, more than 0")
-    problems, refused = ids_of(problems_of(name, only, skip, dtypes)), {}
+    problems = ids_of(problems_of(name, only, skip, dtypes))
+    refused: dict[str, list[str]] = {}
     who = Path(words[0]).name
     with tempfile.TemporaryDirectory(prefix="refnp-") as space:
         folder, answers = Path(space, "cases"), Path(space, "answers")
