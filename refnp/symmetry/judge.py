@@ -17,8 +17,8 @@ then does the claim fail, if d is also above 16 times the noise that f shows on 
 move apart (noise.py): where these stay, an ill-conditioned f may make the same rounding errors each time.
 
 Code may round more coarsely than its dtypes say: constants that were once float64, a cast on the way. A d that is
-steady, but within the allowance that float64 would have, or float32 if f holds such numbers (constants.py), is what
-"constants" leave, if f has not as much noise. A
+steady, but within the allowance that float64 would have, or float32 if f holds such numbers (constants.py), or within
+64 times what such a rounding of x changes of f, is what "constants" leave, if f has not as much noise. A
 difference of the order of the output is no rounding: where it is not steady, f is asked for a jump (jumps.py). A d
 below 64 roundings of float32 must be steady over twice as many perturbations. And the d that is left then must stand
 out by 64 against the noise of f in float32, and in half precision: what f(x) and f(g·x) show when they are followed

@@ -25,7 +25,7 @@ from refnp.verify.calling import (
 from refnp.verify.case import Answer, Case, Convention, KnownDefect, NotOfferedError, Problem, quiet
 from refnp.verify.conventions import AS_IT_IS, MASKS, Layout
 from refnp.verify.excuses import Given, contradicts, explaining
-from refnp.verify.findings import REFUSES, Report, first_line
+from refnp.verify.findings import RAISES, Report, first_line
 from refnp.verify.foreign import ForeignError, in_child, is_foreign
 from refnp.verify.frameworks import PACKAGES, PAGES, inspection, module_parameters
 from refnp.verify.frameworks.native import NUMPY, Native, Question
@@ -284,7 +284,7 @@ class Asked:
                 if policy(dtype).narrow and NO_KERNEL.search(str(failure)):
                     raise NotOfferedError(f"{self.native.name}: {first_line(failure)}") from failure
                 if (case.made or case.views) and not (call.answered or isinstance(failure, BROKEN)):
-                    raise NotOfferedError(f"{REFUSES[0]} {type(failure).__name__}: {first_line(failure)}") from failure
+                    raise NotOfferedError(f"{RAISES} {type(failure).__name__}: {first_line(failure)}") from failure
                 if any(isinstance(value, list) for value in case.options.values()):
                     raise NotOfferedError(f"{self.who} does not take options as refnp writes them") from failure
                 self.raised[case.name] = failure

@@ -21,7 +21,7 @@ from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, NOT_JUDGED, SKIPPED,
 from refnp.verify.record import DTYPES
 from refnp.verify.report import came, number, ratio_of
 
-REFUSES = "it raises", "it ends with"  # in front of what a function, or a program, says of cases that it refuses
+RAISES, ENDS = "it raises", "it ends with"  # in front of what a function, or a program, says of cases that it refuses
 
 
 @dataclass(repr=False)
@@ -203,7 +203,7 @@ def headline(report: Report) -> str:
     if report.holds:
         worst = max((row.error_over_bound for row in report.judgements if row.verdict == WITHIN), default=0.0)
         within = plural(verdicts[WITHIN], "row")
-        refused = sum(len(cases) for why, cases in report.skipped.items() if why.startswith(REFUSES))
+        refused = sum(len(cases) for why, cases in report.skipped.items() if why.startswith((RAISES, ENDS)))
         rest += f"; it refuses {plural(refused, 'case')}" if refused else ""
         return f"{report.name} holds: {within} within bound, the worst {number(worst)} of it{rest}"
     if not report.deviations:

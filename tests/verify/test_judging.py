@@ -1039,12 +1039,6 @@ def test_a_hint_is_of_the_precision_that_deviates():
     assert not report.hints
 
 
-def test_a_floor_that_is_not_looked_at_is_found():
-    right = next(case.layer.function for case in named_cases("cnp"))
-    assert refnp.judge("cnp", lambda *sets, floor=0.0, **given: right(*sets, floor=floor, **given)).holds
-    assert not refnp.judge("cnp", lambda *sets, floor=0.0, **given: right(*sets, **given)).holds
-
-
 def test_formats_without_a_precision_are_refused():
     with pytest.raises(ValueError, match="formats: they are those of arguments beside a precision"):
         refnp.judge("softmax", layers.softmax, formats={"x": "bfloat16"})

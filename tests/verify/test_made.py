@@ -534,13 +534,13 @@ def test_results_that_are_longer_by_far_are_asked_about():
     assert not judge("upsample", upsample, only="upsample/made*").holds
 
 
-def mean_of_chunks(loss, targets, reduction):
+def mean_of_chunks(loss, targets):
     """The mean of the means of chunks of 512 rows."""
     chunks = np.split(loss, range(512, loss.size, 512))
     return np.mean([chunk.mean() for chunk in chunks], dtype=loss.dtype)
 
 
-def over_the_batch(loss, targets, reduction):
+def over_the_batch(loss, targets):
     """The mean over the first axis alone, of a sum over the others."""
     return loss.sum() / len(targets) if targets.ndim else loss.sum()
 
@@ -548,12 +548,9 @@ def over_the_batch(loss, targets, reduction):
 @pytest.mark.parametrize("mean", [mean_of_chunks, over_the_batch])
 def test_a_loss_is_asked_about_many_rows_and_two_axes_of_them(mean):
     def cross_entropy(logits, *, targets, reduction="mean"):
-        loss = layers.cross_entropy(logits, targets=targets, reduction="none")
-        return (
-            mean(loss.reshape(-1), targets, reduction)
-            if reduction == "mean"
-            else layers.cross_entropy(logits, targets=targets, reduction=reduction)
-        )
+        if reduction != "mean":
+            return layers.cross_entropy(logits, targets=targets, reduction=reduction)
+        return mean(layers.cross_entropy(logits, targets=targets, reduction="none").reshape(-1), targets)
 
     assert not judge("cross_entropy", cross_entropy).holds
 

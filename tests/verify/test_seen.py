@@ -465,16 +465,16 @@ def test_a_deviation_within_the_rounding_of_results_is_right():
 
 
 def test_an_answer_that_hangs_on_earlier_calls_is_told():
-    kept = {}
-
-    def alibi_bias(scores):
-        return kept.setdefault(scores.shape[-1], scores.mean())
+    largest = 0.0
 
     def softmax(x):
-        return softmax_of(x + 0 * x) * (1 + 1e-3 * np.tanh(alibi_bias(x)))
+        """Of which the largest number that ever came is an outlier: in the end it stays."""
+        nonlocal largest
+        largest = max(largest, float(np.abs(x[np.isfinite(x)]).max(initial=0)))
+        return softmax_of(x) * (1 + 1e-3 * np.tanh(largest / 1e4))
 
     (cause,) = refnp.judge("softmax", softmax, dtypes="float64").causes
-    assert cause.seen
+    assert cause.seen.startswith("two calls with the same arguments differ")
 
 
 def test_shares_of_several_classes_are_no_classes_and_counts_are_told_of_two_lengths():

@@ -200,6 +200,14 @@ def test_a_model_of_ones_own_is_judged():
     assert len(report.skipped) == 2
 
 
+def test_a_floor_that_is_not_looked_at_is_found():
+    without = lambda context_x, context_y, target_x, *, context_mask=None, floor=0.0, **parameters: my_cnp(
+        context_x, context_y, target_x, context_mask=context_mask, **parameters
+    )
+    deviating = {row["case"] for row in refnp.judge("cnp", without).rows if row["verdict"] != WITHIN}
+    assert deviating == {"cnp/floor"}
+
+
 def test_a_model_of_ones_own_is_judged_in_low_precision():
     pytest.importorskip("ml_dtypes")
     assert refnp.judge("CNP", my_cnp, precision="bfloat16 in and out, float32 inside").holds

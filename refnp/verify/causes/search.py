@@ -346,7 +346,7 @@ class Search:
 
     def _others_agree(self, mutant: Mutant, quantities: set[str]) -> bool:
         """Whether the gradients that are right beside these may be so with a mistake in a line that they share."""
-        others = (a.only(a.answer.keys() - quantities - {"output"}) for a in self.deviating if a.rows & self.every)
+        others = (a.only(a.answer.keys() - quantities - {"output"}) for a in self.deviating)
         return "output" in quantities or all(a.agrees(mutant) for a in others if a.answer)
 
     def _hidden_by_rounding(

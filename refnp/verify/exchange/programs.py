@@ -28,12 +28,12 @@ import numpy as np
 
 from refnp.models.published.renaming import array_of
 from refnp.signals import ending
-from refnp.verify.case import Answer, Case, Problem
+from refnp.verify.case import Answer, Problem
 from refnp.verify.causes.clock import SECONDS, OutOfTime
 from refnp.verify.exchange.answers import Outcome, expected_of, judge_one, read_answer, report_of
 from refnp.verify.exchange.cases import MANIFEST, chosen_problems, header_of, ids_of, in_files, inputs_of, write_cases
 from refnp.verify.exchange.formats import FORMATS, Arrays, Faults, NoAnswerError, UnreadableError, printable
-from refnp.verify.findings import REFUSES, Report
+from refnp.verify.findings import ENDS, Report
 from refnp.verify.judge import matches
 from refnp.verify.judging import check_excused, chosen_dtypes
 from refnp.verify.layer_names import named_cases
@@ -72,7 +72,6 @@ def judge_program(
     if not limit > 0:
         raise ValueError(f"judge_program: limit is {limit}; give the seconds that a case may take, more than 0")
     problems = ids_of(problems_of(name, only, skip, dtypes))
-    refused: dict[str, list[str]] = {}
     who = Path(words[0]).name
     with tempfile.TemporaryDirectory(prefix="refnp-") as space:
         folder, answers = Path(space, "cases"), Path(space, "answers")
@@ -84,19 +83,10 @@ def judge_program(
         stopped = threading.Event()
 
         def answered(name: str, expected: Arrays) -> tuple[Arrays, Faults]:
-            suffix = FORMATS[layout].suffix
-            out = answers / f"{name}{suffix}"
-            if not suffix:
-                out.mkdir()
-            run(filled(words, folder / f"{name}{suffix}", out), limit, stopped)
-            return read_answer(answers, name, expected)
+            return ran(words, layout, limit, folder, answers, name, expected, stopped)
 
         def outcome(name: str) -> Outcome:
-            rows, answer = judge_one(problems[name], answered, name, who, excused)
-            if problems[name].case.made and rows[0].why.startswith(FAILED):
-                refused.setdefault(f"{REFUSES[1]} {rows[0].why}", []).append(rows[0].case)
-                rows = []
-            return rows, answer
+            return judge_one(problems[name], answered, name, who, excused)
 
         with ending(), ThreadPoolExecutor(jobs) as pool:
             try:
@@ -108,12 +98,16 @@ def judge_program(
                 stopped.set()
     given = [(problem, answer) for problem, (_, answer) in zip(problems.values(), outcomes, strict=True) if answer]
     rows = [row for found, _ in outcomes for row in found]
-    report = report_of(name or "all that refnp has", who, rows, given)
-    report.problems, report.skipped, report.ask = [*problems.values()], refused, asking(words, layout, limit)
+    made = {problem.case.name for problem in problems.values() if problem.case.made}
+    is_refused = lambda row: row.case in made and row.why.startswith(FAILED)
+    report = report_of(name or "all that refnp has", who, [row for row in rows if not is_refused(row)], given)
+    for row in filter(is_refused, rows):
+        report.skipped.setdefault(f"{ENDS} {row.why}", []).append(row.case)
+    report.problems, report.ask = [*problems.values()], as_function(words, layout, limit)
     return report
 
 
-def asking(words: list[str], layout: str, limit: float) -> Callable[[Problem], Answer]:
+def as_function(words: list[str], layout: str, limit: float) -> Callable[[Problem], Answer]:
     """The program as a function of any problem, to see what it does; OutOfTime after SECONDS of running it."""
     spent = 0.0
 
@@ -144,15 +138,30 @@ def called(
     space: Path,
 ) -> tuple[Arrays, Faults]:
     """What a program answers to the files of one case, in an empty folder of its own."""
-    given, out, suffix = space / "given", space / "answer", FORMATS[layout].suffix
+    given, out = space / "given", space / "answer"
     for path, content in contents.items():
         (given / path).parent.mkdir(parents=True, exist_ok=True)
         (given / path).write_bytes(content)
     out.mkdir()
+    return ran(words, layout, limit, given, out, name, expected)
+
+
+def ran(
+    words: list[str],
+    layout: str,
+    limit: float,
+    given: Path,
+    out: Path,
+    name: str,
+    expected: Arrays,
+    stopped: threading.Event | None = None,
+) -> tuple[Arrays, Faults]:
+    """What a program answers to the case of this name in a folder, read from the folder where it puts its answers."""
+    suffix = FORMATS[layout].suffix
     answer = out / f"{name}{suffix}"
     if not suffix:
         answer.mkdir()
-    run(filled(words, given / f"{name}{suffix}", answer), limit)
+    run(filled(words, given / f"{name}{suffix}", answer), limit, stopped)
     return read_answer(out, name, expected)
 
 
@@ -225,20 +234,20 @@ def problems_of(name: str | None, only: str | None, skip: Sequence[str], dtypes:
         cases = [problem.case for problem in chosen_problems(only, DTYPES[:1])]
     else:
         listed = named_cases(name)
-        own = [case for case in listed if case.layer is listed[0].layer]
-        cases = [*listed, *filter(is_computed, made_cases(own[0].layer, own))]
+        layer = listed[0].layer
+        cases = [*listed, *made_cases(layer, [case for case in listed if case.layer is layer])]
     is_chosen = lambda case: only is None or matches(case.name, only)
     cases = [case for case in cases if is_chosen(case) and not any(matches(case.name, pattern) for pattern in skip)]
-    chosen = [case.problem(dtype) for case in cases for dtype in chosen_dtypes(dtypes)]
+    problems = [case.problem(dtype) for case in cases for dtype in chosen_dtypes(dtypes)]
+    chosen = [problem for problem in problems if not problem.case.made or is_computed(problem)]
     if not chosen:
         raise ValueError(f"no case of {name} is left by only={only!r}, skip={tuple(skip)!r}; see refnp cases list")
     return chosen
 
 
-def is_computed(case: Case) -> bool:
+def is_computed(problem: Problem) -> bool:
     """Whether refnp computes a case, and what rounding may leave of it, and a file can hold its options."""
     try:
-        problem = case.problem("float64")
         return bool(problem.bounds) and bool(header_of(problem))
     except (NoBoundError, TypeError, ValueError):
         return False
