@@ -79,7 +79,7 @@ class Report:
     @property
     def judged(self) -> list[Problem]:
         """The problems of which any number was judged."""
-        names = {(row.case, row.dtype) for row in self.judgements if row.verdict != NOT_JUDGED}
+        names = {(row.case, row.dtype) for row in self.judgements if row.verdict not in (NOT_JUDGED, SKIPPED)}
         return [problem for problem in self.problems if (problem.case.name, problem.dtype) in names]
 
     def problem(self, case: str, dtype: str | None = None) -> Problem:

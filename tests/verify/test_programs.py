@@ -98,6 +98,7 @@ def test_a_program_may_refuse():
     assert report.holds
     refused = [row for row in report.judgements if row.why == "the program says so (status 77)"]
     assert [row.case for row in refused] == ["relu/far left"]
+    assert "relu/far left" not in {problem.case.name for problem in report.judged}
 
 
 def test_a_program_that_hangs_is_stopped_with_all_it_started(tmp_path):
