@@ -25,7 +25,6 @@ KNOWN = {  # layers, and what of them deviates; the README beside layers.js says
     "logsumexp": {"output", "gradient of x"},
     "matmul": {"output"},  # no answer: its gradient throws
     "sigmoid": {"gradient of x"},
-    "softcap_attention": {"gradient of query"},
     "softmax": {"gradient of x"},
     "upsample": {"output"},  # likewise
 }
