@@ -139,14 +139,17 @@ def tagged_cells(text):
 
 @functools.cache
 def after(chapter):
-    """(The names after all cells of a chapter, what they print)."""
+    """(The names after all cells of a chapter, what they print), with other random numbers than those of the page."""
+    made = np.random.default_rng
     space = {"__name__": "__main__"}
-    return space, run([cell for cell, _ in tagged_cells(chapters.text(chapter))], space, chapter)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(np.random, "default_rng", lambda seed=None: made(seed + 1000 if isinstance(seed, int) else seed))
+        return space, run([cell for cell, _ in tagged_cells(chapters.text(chapter))], space, chapter)
 
 
-@pytest.mark.parametrize("chapter", CHAPTERS)
-def test_every_cell_runs(chapter):
-    """All cells of a chapter, one after the other; exercises have at least two tests."""
+@every_chapter
+def test_no_assert_depends_on_the_seeds_that_were_chosen(chapter):
+    """What a cell asserts of a draw is true of draws, not of one; exercises have at least two tests."""
     exercises = chapters.cells(chapters.sections(chapters.text(chapter))["Exercises"])
     assert sum(cell.count("assert") for cell in exercises) >= 2
     assert after(chapter)[1]
@@ -154,9 +157,12 @@ def test_every_cell_runs(chapter):
 
 @every_chapter
 def test_a_cell_can_be_run_again_after_the_others(chapter):
-    """A name has one meaning on a page: else the cell finds another array under it."""
+    """A name has one meaning on a page: else the cell finds another array under it. What `rng` draws is new."""
     space, _ = after(chapter)
-    for cell, _ in tagged_cells(chapters.text(chapter)):
+    for cell, is_solution in tagged_cells(chapters.text(chapter)):
+        if is_solution:
+            assert re.search(r"\brng\b", cell), f"it draws nothing:\n{cell}"
+            assert "default_rng" not in cell, f"it draws the same always:\n{cell}"
         run([cell], copy.copy(space), chapter)
 
 
@@ -167,15 +173,6 @@ def printed_words(cell):
             for argument in node.args:
                 parts = argument.values if isinstance(argument, ast.JoinedStr) else [argument]
                 yield from (p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str))
-
-
-@every_chapter
-def test_no_assert_depends_on_the_seeds_that_were_chosen(chapter, monkeypatch):
-    """All cells run with other random numbers too: what is asserted of a draw is true of draws, not of one."""
-    made = np.random.default_rng
-    shifted = lambda seed=None: made(seed + 1000 if isinstance(seed, int) else seed)
-    monkeypatch.setattr(np.random, "default_rng", shifted)
-    run([cell for cell, _ in tagged_cells(chapters.text(chapter))], {"__name__": "__main__"}, chapter)
 
 
 class Changed(ast.NodeTransformer):
@@ -199,11 +196,9 @@ class Changed(ast.NodeTransformer):
 @every_chapter
 def test_a_worked_example_holds_for_other_numbers(chapter):
     """Its asserts, whose tolerances must not be those of numbers that are exact in binary."""
-    before, example = chapters.text(chapter).split("## A worked example\n")
-    cells = [cell for cell, _ in tagged_cells(example.split("\n## ")[0])]
-    change, space = Changed(np.random.default_rng(0)), {"__name__": "__main__"}
-    run([cell for cell, _ in tagged_cells(before)], space, chapter)
-    run([ast.unparse(change.visit(ast.parse(cell))) for cell in cells], space, chapter)
+    example = chapters.sections(chapters.text(chapter))["A worked example"]
+    change, space = Changed(np.random.default_rng(0)), copy.copy(after(chapter)[0])
+    run([ast.unparse(change.visit(ast.parse(cell))) for cell, _ in tagged_cells(example)], space, chapter)
 
 
 @every_chapter
@@ -251,16 +246,3 @@ def test_code_copied_from_a_page_of_the_terminal_runs(chapter):
         for code in page.copied:
             shown = cells.run(code)
             assert not cells.failed, shown
-
-
-@every_chapter
-def test_a_solution_holds_for_its_own_data_and_for_others_that_are_drawn(chapter):
-    """A solution's cell draws from `rng`, which the chapter makes before it: with three others it holds too."""
-    space, _ = after(chapter)
-    solutions = [cell for cell, is_solution in tagged_cells(chapters.text(chapter)) if is_solution]
-    assert solutions
-    for cell in solutions:
-        assert re.search(r"\brng\b", cell), f"it draws nothing:\n{cell}"
-        assert "default_rng" not in cell, f"it draws the same always:\n{cell}"
-        for seed in range(1, 4):
-            run([cell], space | {"rng": np.random.default_rng(seed)}, chapter)
