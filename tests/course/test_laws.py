@@ -143,7 +143,9 @@ def after(chapter):
     made = np.random.default_rng
     space = {"__name__": "__main__"}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(np.random, "default_rng", lambda seed=None: made(seed + 1000 if isinstance(seed, int) else seed))
+        patched.setattr(
+            np.random, "default_rng", lambda seed=None: made(seed + 1000 if isinstance(seed, int) else seed)
+        )
         return space, run([cell for cell, _ in tagged_cells(chapters.text(chapter))], space, chapter)
 
 
