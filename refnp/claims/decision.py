@@ -21,7 +21,7 @@ from refnp.symmetry.judge import discrepancy
 from refnp.symmetry.proving import Proof
 
 COUNT, THOROUGH_COUNT = 6, 48  # inputs for each claim
-SIMPLIFY, THOROUGH_SIMPLIFY = 60, 1000  # inputs that may be tried to make a counter-example simpler
+SIMPLIFY, THOROUGH_SIMPLIFY = 60, 1000  # inputs that may be tried to make a counter-example that is shown simpler
 REFINED, ELEMENTS = 4, 4  # inputs at each level and for each point of a picture, and elements with each
 DIFFERENT = (23, 29, 31)  # lengths that nothing else has
 FALLS = 0.25  # the least rate at which a discrepancy is said to fall
@@ -39,7 +39,7 @@ class Found:
     right               whether it is what was expected
     rate, levels        of a refined claim: the slope, and level → discrepancy
     shifts              the size of a shift → its discrepancy, for a picture
-    counterexample      the smallest one that was found, in words and as code
+    counterexample      in words and as code: as it was found, or a simpler one where it is shown
     remark              why it is undecided or could not be tried
     proved              whether an exact symmetry is proved for every size and any weights, with what that `assumes`;
                         `missing` is why it is not: a rule, or what is left of the difference
@@ -79,14 +79,18 @@ class Found:
         return self.discrepancy / self.bound if self.bound else math.inf
 
 
-def decide(row: Row, *, thorough: bool = False) -> Found:
-    """What the search finds of a row, beside what is expected. Never raises: what goes wrong is a remark."""
+def decide(row: Row, *, thorough: bool = False, shown: bool = False) -> Found:
+    """What the search finds of a row, beside what is expected. Never raises: what goes wrong is a remark.
+
+    Its counter-example is made simpler where it is shown: where that is asked for, or the row is not as expected.
+    """
     about = Found(row.subject, row.symmetry, row.expected, row.subgroup, row.reason)
     try:
-        found = _decided(about, row.trial(), thorough)
+        found = _decided(about, row.trial(), thorough, shown)
     except Exception as error:  # a row that cannot be tried is a row that is not as expected
         return replace(about, remark=f"{type(error).__name__}: {error}")
-    return replace(found, right=as_expected(found, row))
+    found = replace(found, right=as_expected(found, row))
+    return found if found.right or shown or not found.counterexample else decide(row, thorough=thorough, shown=True)
 
 
 def as_expected(found: Found, row: Row) -> bool:
@@ -98,7 +102,7 @@ def as_expected(found: Found, row: Row) -> bool:
     return row.expected != APPROXIMATE or found.rate >= row.rate
 
 
-def _decided(about: Found, trial: Trial, thorough: bool) -> Found:
+def _decided(about: Found, trial: Trial, thorough: bool, shown: bool) -> Found:
     options: dict[str, Any] = {
         "sizes": trial.sizes,
         "scales": (1.0,),
@@ -111,6 +115,8 @@ def _decided(about: Found, trial: Trial, thorough: bool) -> Found:
     if thorough:
         options |= {"count": THOROUGH_COUNT, "simplify": THOROUGH_SIMPLIFY}
         del options["structures"]
+    if not shown:
+        options["simplify"] = 0
     whole = search(trial.claim, trial.draw, **options)
     found = _with_numbers(about, whole)
     if whole.holds:

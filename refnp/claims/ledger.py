@@ -57,7 +57,7 @@ def claims(options: argparse.Namespace) -> int:
         raise ValueError(f"--only: no row is called {options.only!r}; try attention, permuted or convolutions/*roll")
     workers = workers_for(len(work), options.jobs, options.cluster)
     print(f"refnp {__version__} claims: {len(work)} rows", flush=True)
-    found = list(shown(work, decided(work, options.only, options.thorough, workers)))
+    found = list(shown(work, decided(work, options.only, options.thorough, options.html is not None, workers)))
     if options.json is not None:
         write(Path(options.json), as_json(found))
     for one in found:
@@ -73,17 +73,21 @@ def claims(options: argparse.Namespace) -> int:
 
 
 def decided(
-    work: Sequence[tuple[str, Row]], only: str | None = None, thorough: bool = False, workers: Workers = HERE
+    work: Sequence[tuple[str, Row]],
+    only: str | None = None,
+    thorough: bool = False,
+    shown: bool = False,
+    workers: Workers = HERE,
 ) -> Iterator[Found]:
-    """What is found of each row, in their order, here or by several workers."""
-    own = functools.partial(decided_row, only, thorough)
+    """What is found of each row, in their order, here or by several workers; `shown` as `decide` has it."""
+    own = functools.partial(decided_row, only, thorough, shown)
     named, given_up = (lambda n: work[n][1].name), (lambda n: lost(work[n][1]))
     return in_order(own, range(len(work)), workers, named=named, lost=given_up)
 
 
-def decided_row(only: str | None, thorough: bool, n: int) -> Found:
+def decided_row(only: str | None, thorough: bool, shown: bool, n: int) -> Found:
     """What is found of one row of those that are asked for."""
-    return decide(rows(only)[n][1], thorough=thorough)
+    return decide(rows(only)[n][1], thorough=thorough, shown=shown)
 
 
 def lost(row: Row) -> Found:

@@ -301,7 +301,7 @@ class Trials:
         shrinker = Shrinker(action, self.domain, self.bound, few, found, self.seed, simplify)
         simple = shrinker.smallest()
         at = self.evaluations(simple.input, anchored=found.anchored)
-        finding = judge(at, simple.element, self.bound)
+        finding = found.finding if simple is found else judge(at, simple.element, self.bound)
         if finding.outcome != "violated":  # with all perturbations it is none
             at, simple, finding = self.evaluations(found.input), found, found.finding
         g, dtype = simple.element, at.finest
