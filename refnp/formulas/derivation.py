@@ -23,7 +23,7 @@ from refnp.formulas.formula import Formula, formula, writer_of, written
 from refnp.formulas.lines import Run, entries, run_lines, stands_in, written_out
 from refnp.formulas.writing import Latex, Text, Writer, aligned
 from refnp.numbers.indexed.arrays import Indexed, lift, symbol
-from refnp.numbers.indexed.expressions import Expression, term, total
+from refnp.numbers.indexed.expressions import Expression, total
 from refnp.numbers.indexed.functions import derivative
 from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, numbers_alone, summed_to, theorem
 from refnp.numbers.indexed.sizes import places
@@ -238,7 +238,7 @@ def folded_term(bound: Any, factors: dict[Atom, Fraction], c: Fraction, patterns
                 factors = {a: p for a, p in left.items() if p}
                 factors[stands] = factors.get(stands, Fraction(0)) + 1
                 c = c / k
-    return Expression({(tuple(bound), tuple(sorted(factors.items(), key=repr))): c}) if c else term((), (), 0)
+    return Expression({(tuple(bound), tuple(sorted(factors.items(), key=repr))): c} if c else {})
 
 
 # What is written

@@ -16,6 +16,7 @@ from refnp.verify.causes.closed_forms import closed_form, with_digits
 from refnp.verify.causes.page_edits import edits_and_names, subject
 from refnp.verify.edits.opened import code_of
 from refnp.verify.layer_names import named_cases
+from refnp.verify.layers.elsewhere import nll
 
 
 def softmax_of(scores):
@@ -135,6 +136,15 @@ def of_corners(x, **options):
     return layers.upsample(x, **{**options, "align_corners": options.get("mode") == "linear"})
 
 
+def of_targets_from_0(log_probabilities, targets, ignore_index=None, **options):
+    """What is ignored is what is negative, and not what is asked for."""
+    counts = targets >= 0
+    rows = nll(log_probabilities, targets=np.where(counts, targets, 0), **{**options, "reduction": "none"}) * counts
+    weights = np.ones(log_probabilities.shape[-1]) if options.get("class_weights") is None else options["class_weights"]
+    mean = lambda: rows.sum() / (np.where(counts, weights[np.where(counts, targets, 0)], 0).sum() or 1)
+    return {"none": lambda: rows, "sum": rows.sum, "mean": mean}[options.get("reduction", "mean")]()
+
+
 BACK_TOO = {"only": "softmax/ordinary", "gradients": True, "framework": "refnp"}
 ORDINARY, IN_FLOAT64 = {"only": "*ordinary*"}, {"dtypes": "float64", "skip": ("*1027*",)}
 INSIDE = "as if something inside were rounded to float32"  # of scores and values it is not told which
@@ -162,10 +172,11 @@ NAMED = [
     ("normal_log_prob", without_logarithm, "(std + HALF_LOG_TWO_PI)", {}),
     ("layer_norm", without_epsilon, "ε were 0", IN_FLOAT64),  # with NaN of constant rows
     ("adamw", decayed_after, "constant(weight_decay) * moved", IN_FLOAT64),
-    ("upsample", of_corners, "align_corners were True, whatever is asked for", IN_FLOAT64),
+    ("upsample", of_corners, "align_corners were True, where that can be computed", IN_FLOAT64),
     ("convolution", with_options(layers.convolution, dilation=1), "dilation were 1", IN_FLOAT64),  # in other shapes
     ("max", lambda x, **given: autograd.max(x, **given), "went over the whole array unless axis is given", IN_FLOAT64),
     ("softmax", lambda x, axis=-1: autograd.swapaxes(layers.softmax(x, axis=axis), 0, -1), "last two axes", BACK_TOO),
+    ("nll of log-probabilities", of_targets_from_0, "ignore_index were None, where that can be computed", IN_FLOAT64),
     ("max_pool", lambda *a, **options: layers.max_pool(*a, **options).swapaxes(-1, -2), "last two axes", IN_FLOAT64),
 ]
 

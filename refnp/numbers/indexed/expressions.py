@@ -30,6 +30,8 @@ from refnp.numbers.indexed.terms import (
     thawed,
 )
 
+ONE = Fraction(1)
+
 
 def assume(what: str, of: Any) -> None:
     """Note an assumption, of an expression or of a text."""
@@ -43,14 +45,7 @@ class Expression(dict):
     """{(bound letters with their sizes, factors with their powers): rational}."""
 
     def __add__(self, other: "Expression") -> "Expression":
-        found = Expression(self)
-        for t, c in other.items():
-            c = found.get(t, 0) + c
-            if c:
-                found[t] = c
-            else:
-                del found[t]
-        return found
+        return total((self, other))
 
     def times(self, c: Any) -> "Expression":
         """A rational multiple."""
@@ -71,7 +66,14 @@ def total(parts: Iterable[Expression]) -> Expression:
     """The sum of several."""
     found = Expression()
     for part in parts:
-        found = found + part if len(part) < 64 else part + found
+        if not found:
+            found.update(part)
+            continue
+        for t, c in part.items():
+            if t not in found or (c := found[t] + c):
+                found[t] = c
+            else:
+                del found[t]
     return found
 
 
@@ -82,7 +84,7 @@ def number(c: Any) -> Expression:
 
 def atom(*of: Any) -> Expression:
     """One atom."""
-    return term((), ((of, Fraction(1)),))
+    return term((), ((of, ONE),))
 
 
 def opened(inside: Inside) -> Expression:
@@ -109,14 +111,14 @@ def product(t: tuple[Bound, Factors], c: Fraction, u: tuple[Bound, Factors], k: 
 # Terms
 
 
-def term(bound: Iterable[tuple[str, str]], factors: Iterable[tuple[Atom, Fraction]], c: Any = 1) -> Expression:
+def term(bound: Iterable[tuple[str, str]], factors: Iterable[tuple[Atom, Fraction]], c: Fraction = ONE) -> Expression:
     """One term, reduced by the rules."""
     sizes, queue = dict(bound), list(factors)
     powers: dict[Atom, Fraction] = {}
     while queue:
         a, p = queue.pop()
         if a[0] != "δ":
-            raised(powers, a, Fraction(1) if is_0_or_1(a) else powers.get(a, Fraction(0)) + p)
+            raised(powers, a, ONE if is_0_or_1(a) else powers[a] + p if a in powers else p)
             continue
         pairs = equal(a[1], a[2])
         if pairs is None:
@@ -125,18 +127,18 @@ def term(bound: Iterable[tuple[str, str]], factors: Iterable[tuple[Atom, Fractio
             known = solved(*pair, sizes)
             if known:
                 del sizes[known[0]]
-                others = [(("δ", *other), Fraction(1)) for other in pairs if other != pair]
-                rest = Expression({((), (*queue, *powers.items(), *others)): Fraction(c)})
+                others = [(("δ", *other), ONE) for other in pairs if other != pair]
+                rest = Expression({((), (*queue, *powers.items(), *others)): c})
                 return substituted(rest, dict([known])).summed(sizes.items())
-            powers["δ", *sorted(pair, key=repr)] = Fraction(1)
+            powers["δ", *sorted(pair, key=repr)] = ONE
     for letter in [letter for letter in sizes if all(letter not in letters_of(a) for a in powers)]:
         a = ("#", sizes.pop(letter))  # Σ_j 1 = N
-        raised(powers, a, powers.get(a, Fraction(0)) + 1)
+        raised(powers, a, powers[a] + 1 if a in powers else ONE)
     for rule in rules:
-        found = rule(sizes, powers, Fraction(c))
+        found = rule(sizes, powers, c)
         if found is not None:
             return found
-    return Expression({(tuple(sizes.items()), tuple(sorted(powers.items(), key=repr))): Fraction(c)} if c else {})
+    return Expression({(tuple(sizes.items()), tuple(sorted(powers.items(), key=repr))): c} if c else {})
 
 
 def raised(powers: dict[Atom, Fraction], a: Atom, p: Fraction) -> None:
@@ -148,7 +150,7 @@ def raised(powers: dict[Atom, Fraction], a: Atom, p: Fraction) -> None:
 
 def substituted(e: Expression, new: Mapping[str, Index]) -> Expression:
     """The expression with indices in place of letters that stand free in it."""
-    found = Expression()
+    found = []
     for (b, f), c in e.items():
         own = {letter: fresh() for letter, _ in b}
         every = {**new, **own}
@@ -167,8 +169,8 @@ def substituted(e: Expression, new: Mapping[str, Index]) -> Expression:
         whole = term((), plain, c)
         for part in built:
             whole = whole * part
-        found = found + whole.summed((own[letter], size) for letter, size in b)
-    return found
+        found.append(whole.summed((own[letter], size) for letter, size in b))
+    return total(found)
 
 
 def function(name: str, e: Expression) -> Expression:
@@ -183,7 +185,7 @@ def by_cases(e: Expression, of: Callable[[Expression], Expression]) -> Expressio
             if is_0_or_1(a) and letters_of(a).isdisjoint(dict(b)):
                 holds = by_cases(_given(e, a, 1), of)
                 fails = by_cases(_given(e, a, 0), of)
-                return fails + term((), ((a, Fraction(1)),)) * (holds - fails)
+                return fails + term((), ((a, ONE),)) * (holds - fails)
     return of(e)
 
 

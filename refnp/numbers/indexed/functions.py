@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from refnp.numbers.indexed.expressions import (
+    ONE,
     Expression,
     assume,
     atom,
@@ -24,7 +25,6 @@ from refnp.numbers.indexed.indices import abstracted, index, inverse_of, moved, 
 from refnp.numbers.indexed.rules import BEFORE, alike, common, primes_of
 from refnp.numbers.indexed.terms import Atom, Index, NoRule, canonical, frozen, letters_of
 
-ONE = Fraction(1)
 ARGMAX = "argmax "  # of the names of such places
 
 

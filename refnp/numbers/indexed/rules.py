@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from refnp.numbers.indexed.expressions import (
+    ONE,
     Expression,
     assume,
     function,
@@ -104,9 +105,9 @@ def _same_index(sizes: Sizes, powers: Powers, c: Fraction) -> Expression | None:
             rest = {b: p for b, p in powers.items() if b != a}
             if isinstance(one, str) and one not in letters(other) and any(one in letters_of(b) for b in rest):
                 with_other = substituted(Expression({((), tuple(rest.items())): c}), {one: other})
-                return _replaced({}, {a: Fraction(1)}, Fraction(1), a, Fraction(1), with_other).summed(sizes.items())
+                return _replaced({}, {a: ONE}, ONE, a, ONE, with_other).summed(sizes.items())
             if isinstance(one, tuple) and isinstance(other, tuple) and any(repr(one) in repr(b) for b in rest):
-                found = term((), ((a, Fraction(1)),), c)
+                found = term((), ((a, ONE),), c)
                 for b, p in rest.items():
                     found = found * _exchanged(b, p, one, other)
                 return found.summed(sizes.items())
@@ -165,7 +166,7 @@ def _ordered(sizes: Sizes, powers: Powers, c: Fraction) -> Expression | None:
             if i == j or ("m", BEFORE, (j, i)) in powers:
                 return Expression()
             if all(isinstance(k, tuple) and k[0] == "π" and k[1].startswith(REVERSED) for k in (i, j)):
-                swapped = term((), ((("m", BEFORE, (j[2], i[2])), Fraction(1)),))
+                swapped = term((), ((("m", BEFORE, (j[2], i[2])), ONE),))
                 return _replaced(sizes, powers, c, a, Fraction(0), swapped)
     return None
 
@@ -316,7 +317,7 @@ def common(e: Expression, *, signed: bool) -> tuple[Fraction, list[tuple[Atom, F
     for a in {a: None for other in every for a, q in other.items() if signed and a[0] in ("x", "f") and q < 0}:
         if not is_unit(a) and a not in outside:  # 1 + b/a = (a + b)/a
             outside[a] = min(other.get(a, Fraction(0)) for other in every)
-    e = e * Expression({((), tuple((a, -q) for a, q in outside.items())): Fraction(1)})
+    e = e * Expression({((), tuple((a, -q) for a, q in outside.items())): ONE})
     ways = {tuple((a, q) for a, q in f if is_unit(a) and letters_of(a).isdisjoint(dict(b))) for b, f in e}
     forms = [(way, e * term((), ((a, -q) for a, q in way))) for way in ways]
     way, rest = min(

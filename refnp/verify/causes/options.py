@@ -24,6 +24,7 @@ from refnp.verify.edits.mutant import Mutant, with_argument
 SMALL = (0.0, 1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)  # ε of the field
 SYMBOLS = {"eps": "ε", "alpha": "α", "delta": "δ"}
 LEFT_OUT = object()
+ALWAYS = ", whatever is asked for"
 LAID_OUT: dict[str, Callable[[Any], Any]] = {
     "the last two axes of the output were exchanged": lambda y: ag.swapaxes(y, -1, -2),
     "the first two axes of the output were exchanged": lambda y: ag.swapaxes(y, 0, 1),
@@ -31,7 +32,7 @@ LAID_OUT: dict[str, Callable[[Any], Any]] = {
     "axes of length 1 were left out of the output": ag.squeeze,
 }
 AXES: dict[str, Callable[[Any], Any]] = {
-    "it went along the last axis, whatever is asked for": lambda _: -1,
+    f"it went along the last axis{ALWAYS}": lambda _: -1,
     "it went along the first axis": lambda _: 0,
     "it went over the whole array": lambda _: "all",
 }
@@ -85,7 +86,7 @@ def changes_of(layer: Layer, name: str, values: list[Any], default: Any) -> Iter
     always += [flag for flag in (True, False) if any(map(is_boolean, values)) and default is not flag]
     for one in always:
         if any(not equal(value, one) for value in values):
-            yield f"{symbol} were {brief(one)}, whatever is asked for", constant(one)
+            yield f"{symbol} were {brief(one)}{ALWAYS}", constant(one)
     if option is not None:
         for choice in option.choices:
             yield f"{symbol} were {choice!r}", constant(choice)

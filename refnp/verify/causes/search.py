@@ -338,6 +338,8 @@ class Search:
         is_option = not line_of(mutant)  # which may be refused
         if not all(a.agrees(mutant, or_refuses=is_option) for a in others if a.answer):
             return None
+        if options.ALWAYS in mutant.says and not all(a.agrees(mutant, or_refuses=False) for a in others if a.answer):
+            mutant = replace(mutant, says=mutant.says.replace(options.ALWAYS, ", where that can be computed"))
         if quantities is not None and not self._others_agree(mutant, quantities):
             which = " and ".join(sorted(quantities))
             mutant = replace(mutant, says=f"{mutant.says}, in the {which} alone")

@@ -138,7 +138,7 @@ def binary_of_probabilities(probabilities, targets, *, positive_weight=1.0, redu
     return total(-(yes + (1.0 - targets) * ag.log1p(-probabilities)), reduction)
 
 
-@takes_unchecked(
+@takes(
     "log_probabilities (..., V ≥ 1) → () or (...)",
     targets="whole < V except ignore_index (...)",
     ignore_index="whole?",
