@@ -9,6 +9,7 @@ Hypothesis draws a seed and NumPy the numbers: failures shrink to small shapes, 
 """
 
 import functools
+import io
 
 import numpy as np
 from hypothesis import strategies as st
@@ -25,6 +26,14 @@ dtypes = st.sampled_from(REAL + COMPLEX)
 scales = st.sampled_from([1e-6, 1e-3, 1.0, 1e3, 1e6])
 layouts = st.sampled_from(["C", "F", "strided", "reversed", "read-only"])
 seeds = st.integers(0, 2**32 - 1)
+
+
+class Terminal(io.StringIO):
+    """A standard error that is a terminal."""
+
+    def isatty(self):
+        return True
+
 
 check = functools.partial(gradcheck.check, vjp=refnp.autograd.vjp, method="complex_step")
 """gradcheck.check of refnp's own gradient, by the complex step and nothing less: check(f, args, order=1, digits=12)."""

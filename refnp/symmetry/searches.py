@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refnp.autograd import ArrayLike
+from refnp.progress import Progress
 from refnp.symmetry.actions import Arrays, Element
 from refnp.symmetry.claim import Claim, cast, check_functions, dtype_name
 from refnp.symmetry.inputs import KINDS, Domain, Draw, Input, Scales, Sizes
 from refnp.symmetry.judge import Bound
 from refnp.symmetry.neighbours import Neighbours
-from refnp.symmetry.progress import Progress
 from refnp.symmetry.proving import is_of_sizes, prove
 from refnp.symmetry.shrink import SCALES, SIMPLIFIED
 from refnp.symmetry.trials import Trials, dtype_of, scope

@@ -5,9 +5,11 @@ import io
 import numpy as np
 import pytest
 
-from refnp.symmetry import Permute, equivariant, invariant, progress
+from refnp import progress
+from refnp.symmetry import Permute, equivariant, invariant
 from refnp.symmetry import search as full_search
 from refnp.symmetry.structure import KINDS, NUMBERS, Drawn, impose
+from tests.helpers import Terminal
 from tests.symmetry import functions as f
 from tests.symmetry.functions import search
 from tests.symmetry.planted import PLANTS, SIZES
@@ -121,11 +123,6 @@ def test_nan_is_called_nan():
     nothing = search(invariant(lambda x: np.full(2, np.nan), Permute("x")), f.vector, sizes={"n": range(5)})
     assert nothing.outcome == "undecided"
     assert "f gave only NaN" in nothing.reason
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 @pytest.mark.parametrize(

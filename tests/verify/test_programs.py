@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 import refnp
-from refnp import cli
+from refnp import cli, progress
 from refnp.verify.exchange import export, judge_folder, judge_program
 from refnp.verify.exchange.programs import checked, first_line
 from refnp.verify.judge import SKIPPED, WITHIN
+from tests.helpers import Terminal
 
 ROOT = Path(__file__).parents[2]
 ONE = {"layout": "raw", "only": "relu/around zero", "dtypes": ("float32",)}  # also leaky_relu's
@@ -99,6 +100,14 @@ def test_a_program_may_refuse():
     refused = [row for row in report.judgements if row.why == "the program says so (status 77)"]
     assert [row.case for row in refused] == ["relu/far left"]
     assert "relu/far left" not in {problem.case.name for problem in report.judged}
+
+
+def test_how_far_it_has_come_is_told_on_a_terminal(monkeypatch):
+    written = Terminal()
+    monkeypatch.setattr("sys.stderr", written)
+    monkeypatch.setattr(progress, "AFTER", 0)
+    judge_program(shell("sleep 1.5; cp $1/reference.output.bin $2/output.bin"), "relu", **ONE)
+    assert "sh has answered 0 of 1 cases of relu, " in written.getvalue()
 
 
 def test_a_program_that_hangs_is_stopped_with_all_it_started(tmp_path):

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from refnp.models.published.renaming import array_of
+from refnp.progress import Progress
 from refnp.signals import ending
 from refnp.verify.case import Answer, Problem
 from refnp.verify.causes.clock import SECONDS, OutOfTime
@@ -88,11 +89,12 @@ def judge_program(
         def outcome(name: str) -> Outcome:
             return judge_one(problems[name], answered, name, who, excused)
 
-        with ending(), ThreadPoolExecutor(jobs) as pool:
+        asked = f"cases of {name}" if name else "cases of all layers, and --as asks those of one"
+        with ending(), Progress() as told, ThreadPoolExecutor(jobs) as pool:
             try:
-                found = [pool.submit(outcome, name) for name in problems]
-                while wait(found, timeout=1).not_done:  # a signal just before a wait is noticed after it
-                    pass
+                found = [pool.submit(outcome, one) for one in problems]
+                while (state := wait(found, timeout=1)).not_done:  # a signal just before a wait is noticed after it
+                    told.show(f"{who} has answered {len(state.done)} of {len(found)} {asked}")
                 outcomes = [one.result() for one in found]
             finally:  # after Ctrl-C, or a signal: the programs that run are ended, before the pool waits for them
                 stopped.set()

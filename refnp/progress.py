@@ -1,4 +1,4 @@
-"""A line on the terminal that says how far a search has come, once it takes more than two seconds."""
+"""A line on the terminal that says how far something has come, once it takes more than two seconds."""
 
 import sys
 import time
