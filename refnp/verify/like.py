@@ -13,7 +13,9 @@ import numpy as np
 from refnp.autograd.errors import closest
 from refnp.layers.module import Module
 from refnp.models.published.renaming import array_of
-from refnp.numbers.rounding import WIDE, Rounded, exact
+from refnp.numbers.rounding import WIDE, Rounded, exact, tolerance
+from refnp.verify.causes.options import brief
+from refnp.verify.causes.whole import Unseen
 from refnp.verify.causes.whole_edits import LOSS, Model
 from refnp.verify.frameworks import inspection
 from refnp.verify.frameworks.native import NATIVES, NUMPY, Native
@@ -200,6 +202,8 @@ def trained(report: ModelReport, run: Run, training: Training) -> None:
             moved[name] = np.where(told, array_of(array) - before, 0)
             steps[name] = np.where(told, step(arrays[name], exact(gradient)).value - before, 0)
     report.hints += times_the_right("steps", moved, steps, 2e-2)  # beside ε they differ
+    of_step = {name: loss.gradients[name] for name in training.updated}
+    report.unseen_in_step = unseen_in_step(training.optimizer, arrays, of_step, run.dtype) if of_step else []
     for quantity, told in (("gradient of", training.gradients), ("updated", training.updated)):
         left = [name for name in run.state if name not in told] if told.keys() & run.state.keys() else []
         report.not_judged |= {f"{quantity} {name}": "it is not given" for name in left}
@@ -223,29 +227,74 @@ def bounded_after(loss: Loss, name: Any, parameter: np.ndarray, then: Callable, 
     return then(parameter, loss.bounded(name, places))
 
 
-def stepped(optimizer: Any) -> Callable[[np.ndarray, Rounded], Rounded]:
-    """The first step of an optimiser, by its name or (name, options), from a parameter and its gradient."""
+def stepped(optimizer: Any, *, later: bool = False) -> Callable[[np.ndarray, Rounded], Rounded]:
+    """The first step of an optimiser, by its name or (name, options), from a parameter and its gradient.
+
+    Or a `later` one, where what is kept of the past is as large as the gradient.
+    """
     name, options = optimizer if isinstance(optimizer, tuple) else (optimizer, {})
+    equation = equation_of(name)
+    places = inspect.signature(equation).parameters.values()
+    known = [place.name for place in places if place.kind is place.KEYWORD_ONLY]
+    for option in options:
+        if option not in known:
+            raise ValueError(f"judge_model: optimizer {name!r} has no {option!r}; it is judged with {', '.join(known)}")
+    kept = [place for place in places if place.kind is not place.KEYWORD_ONLY][2:]  # of the past, which is 0 at first
+    kept = kept if later else [place for place in kept if place.default is place.empty]
+    number = {"step": 2, **options} if later and "step" in known else options
+
+    def step(parameter: np.ndarray, gradient: Rounded) -> Rounded:
+        past = exact(np.abs(gradient.value) * later)
+        return equation(exact(parameter), gradient, *[past] * len(kept), **number)[0]
+
+    return step
+
+
+def equation_of(optimizer: str) -> Callable:
+    """The equation of a step of an optimiser, by its name."""
     layers = {
         case.layer.name: case.layer
         for case in optimizers.cases()
         if "parameter" in case.inputs and "_" not in case.layer.name
     }
     try:
-        equation = layers[named_cases(name)[0].layer.name].equation
+        return layers[named_cases(optimizer)[0].layer.name].equation
     except (KeyError, ValueError):
-        raise ValueError(f"judge_model: optimizer {name!r} is not judged; name one of {', '.join(layers)}") from None
-    places = inspect.signature(equation).parameters.values()
-    kept = sum(place.default is place.empty for place in places) - 2  # of the past, which is 0 at first
-    known = [place.name for place in places if place.kind is place.KEYWORD_ONLY]
-    for option in options:
-        if option not in known:
-            raise ValueError(f"judge_model: optimizer {name!r} has no {option!r}; it is judged with {', '.join(known)}")
+        known = ", ".join(layers)
+        raise ValueError(f"judge_model: optimizer {optimizer!r} is not judged; name one of {known}") from None
 
-    def step(parameter: np.ndarray, gradient: Rounded) -> Rounded:
-        return equation(exact(parameter), gradient, *[exact(np.zeros(gradient.shape))] * kept, **options)[0]
 
-    return step
+def unseen_in_step(
+    optimizer: Any, arrays: Mapping[Any, np.ndarray], gradients: Mapping[Any, np.ndarray], dtype: str
+) -> list[Unseen]:
+    """What a first step does not tell, from nothing that is kept of the past: options, and how large gradients are."""
+    name, options = optimizer if isinstance(optimizer, tuple) else (optimizer, {})
+    parameters = inspect.signature(equation_of(name)).parameters.values()
+    known = {p.name: options.get(p.name, p.default) for p in parameters if p.kind is p.KEYWORD_ONLY}
+    others = {
+        option: not value if isinstance(value, bool) else 0.9 * (value or 1.0)
+        for option, value in known.items()
+        if isinstance(value, (bool, float))
+    }
+    steps = {f"{option} were {brief(other)}": ({**options, option: other}, 1.0) for option, other in others.items()}
+    steps["the gradients were clipped to half of themselves"] = (options, 0.5)
+
+    def moved(says: str, times: float = 1.0, later: bool = False) -> float:
+        """How far a change moves the step of gradients times a number, in units of its bound."""
+        step, other = stepped(optimizer, later=later), stepped((name, steps[says][0]), later=later)
+        away = []
+        for key, gradient in gradients.items():
+            right = step(arrays[key], exact(times * gradient))
+            changed = other(arrays[key], exact(steps[says][1] * times * gradient))
+            away.append(np.max(np.abs(changed.value - right.value) / tolerance(right, dtype), initial=0))
+        return float(max(away))
+
+    def shown_by(says: str) -> str:
+        found = {"gradients times 1e-6": moved(says, 1e-6), "later steps": moved(says, later=True)}
+        return next((inputs for inputs, away in found.items() if away > 1), "")
+
+    unseen = {says: own for says in steps if (own := moved(says)) <= 1}
+    return [Unseen(f"{says}, in {name}", own, shown) for says, own in unseen.items() if (shown := shown_by(says))]
 
 
 def answers_of(function: Any, native: Native, values: Mapping[Any, np.ndarray]) -> tuple[Native, dict[str, np.ndarray]]:
