@@ -79,18 +79,19 @@ class Found:
         return self.discrepancy / self.bound if self.bound else math.inf
 
 
-def decide(row: Row, *, thorough: bool = False, shown: bool = False) -> Found:
+def decide(row: Row, *, thorough: bool = False, simplify: bool = False) -> Found:
     """What the search finds of a row, beside what is expected. Never raises: what goes wrong is a remark.
 
-    Its counter-example is made simpler where it is shown: where that is asked for, or the row is not as expected.
+    Its counter-example is made simpler where that is asked for, or the row is not as expected, and so it is shown.
     """
     about = Found(row.subject, row.symmetry, row.expected, row.subgroup, row.reason)
     try:
-        found = _decided(about, row.trial(), thorough, shown)
+        found = _decided(about, row.trial(), thorough, simplify)
     except Exception as error:  # a row that cannot be tried is a row that is not as expected
         return replace(about, remark=f"{type(error).__name__}: {error}")
     found = replace(found, right=as_expected(found, row))
-    return found if found.right or shown or not found.counterexample else decide(row, thorough=thorough, shown=True)
+    is_enough = found.right or simplify or not found.counterexample
+    return found if is_enough else decide(row, thorough=thorough, simplify=True)
 
 
 def as_expected(found: Found, row: Row) -> bool:
@@ -102,7 +103,7 @@ def as_expected(found: Found, row: Row) -> bool:
     return row.expected != APPROXIMATE or found.rate >= row.rate
 
 
-def _decided(about: Found, trial: Trial, thorough: bool, shown: bool) -> Found:
+def _decided(about: Found, trial: Trial, thorough: bool, simplify: bool) -> Found:
     options: dict[str, Any] = {
         "sizes": trial.sizes,
         "scales": (1.0,),
@@ -115,7 +116,7 @@ def _decided(about: Found, trial: Trial, thorough: bool, shown: bool) -> Found:
     if thorough:
         options |= {"count": THOROUGH_COUNT, "simplify": THOROUGH_SIMPLIFY}
         del options["structures"]
-    if not shown:
+    if not simplify:
         options["simplify"] = 0
     whole = search(trial.claim, trial.draw, **options)
     found = _with_numbers(about, whole)

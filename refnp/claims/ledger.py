@@ -76,18 +76,18 @@ def decided(
     work: Sequence[tuple[str, Row]],
     only: str | None = None,
     thorough: bool = False,
-    shown: bool = False,
+    simplify: bool = False,
     workers: Workers = HERE,
 ) -> Iterator[Found]:
-    """What is found of each row, in their order, here or by several workers; `shown` as `decide` has it."""
-    own = functools.partial(decided_row, only, thorough, shown)
+    """What is found of each row, in their order, here or by several workers; `simplify` as `decide` has it."""
+    own = functools.partial(decided_row, only, thorough, simplify)
     named, given_up = (lambda n: work[n][1].name), (lambda n: lost(work[n][1]))
     return in_order(own, range(len(work)), workers, named=named, lost=given_up)
 
 
-def decided_row(only: str | None, thorough: bool, shown: bool, n: int) -> Found:
+def decided_row(only: str | None, thorough: bool, simplify: bool, n: int) -> Found:
     """What is found of one row of those that are asked for."""
-    return decide(rows(only)[n][1], thorough=thorough, shown=shown)
+    return decide(rows(only)[n][1], thorough=thorough, simplify=simplify)
 
 
 def lost(row: Row) -> Found:

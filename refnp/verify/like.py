@@ -286,7 +286,8 @@ def unseen_in_step(
         for key, gradient in gradients.items():
             right = step(arrays[key], exact(times * gradient))
             changed = other(arrays[key], exact(steps[says][1] * times * gradient))
-            away.append(np.max(np.abs(changed.value - right.value) / tolerance(right, dtype), initial=0))
+            d = np.abs(changed.value - right.value)
+            away.append(np.max(np.where(d == 0, 0, d / tolerance(right, dtype)), initial=0))
         return float(max(away))
 
     def shown_by(says: str) -> str:

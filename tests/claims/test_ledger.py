@@ -93,6 +93,15 @@ def test_a_row_that_cannot_be_tried_or_decided_is_not_as_expected(monkeypatch, c
     assert f"2 {UNDECIDED}" in printed
 
 
+def test_a_counter_example_is_made_simpler_where_it_is_shown():
+    row = one("attention: keys permuted without their values")
+    found, simpler, wrong = decide(row), decide(row, simplify=True), decide(replace(row, expected=EXACT))
+    assert found.right
+    assert not wrong.right
+    assert wrong.counterexample == simpler.counterexample
+    assert len(simpler.counterexample) < len(found.counterexample)
+
+
 def test_the_larger_of_two_subgroups_is_found():
     def trial():
         claim = lambda power: equivariant(lambda x: x * np.arange(1, 3) ** (power - 1), Permute("x"), Permute())
