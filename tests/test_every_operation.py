@@ -153,7 +153,7 @@ SMALL = {  # blocks of a few numbers, pairs, rows and columns
 def test_blocks_change_no_digit_and_threads_no_bit(operation, monkeypatch):
     """Kernels take the smallest blocks that they may, each computed on whichever thread is free.
 
-    Gradients in ordinary blocks are checked below; of digits the same share is asked for.
+    Sums in another order differ by a few roundings; gradients in ordinary blocks are checked below.
     """
 
     def found(arguments):
@@ -172,7 +172,7 @@ def test_blocks_change_no_digit_and_threads_no_bit(operation, monkeypatch):
         for x, in_small_blocks, in_three_threads in zip(whole, one, found(arguments), strict=True):
             assert_same_bits(in_three_threads, in_small_blocks)
             if operation.name != "attention, dropout":  # what is dropped is drawn block by block
-                assert np.all(np.abs(in_small_blocks - x) <= np.finfo(x.dtype).eps ** (12 / 15.65) * largest)
+                assert np.all(np.abs(in_small_blocks - x) <= np.finfo(x.dtype).eps * 16 * largest)
 
 
 @pytest.mark.parametrize("operation", [o for o in gradient_inputs() if not o.model], ids=lambda o: o.name)

@@ -5,7 +5,7 @@ import importlib.metadata
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -203,7 +203,8 @@ def trained(report: ModelReport, run: Run, training: Training) -> None:
             steps[name] = np.where(told, step(arrays[name], exact(gradient)).value - before, 0)
     report.hints += times_the_right("steps", moved, steps, 2e-2)  # beside ε they differ
     of_step = {name: loss.gradients[name] for name in training.updated}
-    report.unseen_in_step = unseen_in_step(training.optimizer, arrays, of_step, run.dtype) if of_step else []
+    if of_step:
+        report.unseen_in_step = partial(unseen_in_step, training.optimizer, arrays, of_step, run.dtype)
     for quantity, told in (("gradient of", training.gradients), ("updated", training.updated)):
         left = [name for name in run.state if name not in told] if told.keys() & run.state.keys() else []
         report.not_judged |= {f"{quantity} {name}": "it is not given" for name in left}
@@ -250,6 +251,7 @@ def stepped(optimizer: Any, *, later: bool = False) -> Callable[[np.ndarray, Rou
     return step
 
 
+@cache
 def equation_of(optimizer: str) -> Callable:
     """The equation of a step of an optimiser, by its name."""
     layers = {
@@ -287,7 +289,7 @@ def unseen_in_step(
             right = step(arrays[key], exact(times * gradient))
             changed = other(arrays[key], exact(steps[says][1] * times * gradient))
             d = np.abs(changed.value - right.value)
-            away.append(np.max(np.where(d == 0, 0, d / tolerance(right, dtype)), initial=0))
+            away.append(np.max(np.divide(d, tolerance(right, dtype), out=np.zeros_like(d), where=d != 0), initial=0))
         return float(max(away))
 
     def shown_by(says: str) -> str:

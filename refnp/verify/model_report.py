@@ -37,7 +37,7 @@ class ModelReport(Report):
     not_judged: dict[str, str] = field(default_factory=dict)
     waived: tuple[str, ...] = ()
     beside: tuple[Model, Arrays, Answers] | None = None  # `like`, its arrays, and what was answered
-    unseen_in_step: list[Unseen] = field(default_factory=list)
+    unseen_in_step: Callable[[], list[Unseen]] = list
 
     @functools.cached_property
     def edits(self) -> list[Fit]:
@@ -48,7 +48,7 @@ class ModelReport(Report):
     @functools.cached_property
     def unseen(self) -> list[Unseen]:
         """The edits of `like`, and of a step, that these inputs do not tell from it, where all that is judged holds."""
-        return [*unseen(*self.beside), *self.unseen_in_step] if self.beside and not self.deviations else []
+        return [*unseen(*self.beside), *self.unseen_in_step()] if self.beside and not self.deviations else []
 
     @property
     def verdict(self) -> str:

@@ -166,8 +166,8 @@ class Answered:
         """Whether a quantity that deviates tells a mistake from others: it has finite numbers, wrong or right."""
         return bool(np.isfinite(self.answer[quantity]).any())
 
-    def agrees(self, mutant: Mutant, *, or_refuses: bool = True) -> bool:
-        """Whether what is right here may be so with a mistake; or it ends in an error here, if that may be."""
+    def agrees(self, mutant: Mutant) -> bool | None:
+        """Whether what is right here may be so with a mistake; None where it ends in an error here."""
         try:
             if mutant.rounded:
                 return self._to_the_bit(mutant, wrong_or_right=True) != {}
@@ -185,7 +185,11 @@ class Answered:
             allowed = {q: a + spread[q] for q, a in allowed.items()}
             return beyond() <= 1
         except Exception:
-            return or_refuses
+            return None
+
+    def contradicts(self, mutant: Mutant) -> bool:
+        """Whether what is right here cannot be so with a mistake."""
+        return self.agrees(mutant) is False
 
     def _is_lost_by(self, mutant: Mutant) -> bool:
         """Whether a mistake, however its inputs round, gives what is far from right, or not finite, where this is."""

@@ -162,7 +162,7 @@ class Search:
             for mutant in (*mutants_of(self.layer), *options.of_outputs(self.layer, left)):
                 self.clock.tick()
                 rows = explain(mutant, left[:1]) and explain(mutant, left)
-                if len(rows) == len(left) and all(a.agrees(mutant) for a in (*self.deviating, *self.right)):
+                if len(rows) == len(left) and not any(a.contradicts(mutant) for a in (*self.deviating, *self.right)):
                     return [*groups, [Explanation(mutant, rows, 0)]]
         return groups
 
@@ -335,10 +335,13 @@ class Search:
         if mutant.cancels and not any(part(a).tells_from_right(mutant) for a in self.deviating if a.rows & rows):
             return None
         others = [part(a) for a in (*self.deviating, *self.right) if not a.rows & rows]
-        is_option = not line_of(mutant)  # which may be refused
-        if not all(a.agrees(mutant, or_refuses=is_option) for a in others if a.answer):
-            return None
-        if options.ALWAYS in mutant.says and not all(a.agrees(mutant, or_refuses=False) for a in others if a.answer):
+        is_refused = False
+        for a in others:
+            agrees = a.agrees(mutant) if a.answer else True
+            if agrees is False or (agrees is None and line_of(mutant)):  # an option may be refused
+                return None
+            is_refused |= agrees is None
+        if is_refused:
             mutant = replace(mutant, says=mutant.says.replace(options.ALWAYS, ", where that can be computed"))
         if quantities is not None and not self._others_agree(mutant, quantities):
             which = " and ".join(sorted(quantities))
@@ -349,7 +352,7 @@ class Search:
     def _others_agree(self, mutant: Mutant, quantities: set[str]) -> bool:
         """Whether the gradients that are right beside these may be so with a mistake in a line that they share."""
         others = (a.only(a.answer.keys() - quantities - {"output"}) for a in self.deviating)
-        return "output" in quantities or all(a.agrees(mutant) for a in others if a.answer)
+        return "output" in quantities or not any(a.contradicts(mutant) for a in others if a.answer)
 
     def _hidden_by_rounding(
         self, mutant: Mutant, rows: set[Row], part: Callable[[Answered], Answered] = lambda a: a
@@ -485,7 +488,7 @@ class Search:
             contradicted = [
                 e
                 for e in best
-                if self._is_of_zero_alone(e) or not all(a.agrees(e.mutant) for a in self.against(e.mutant))
+                if self._is_of_zero_alone(e) or any(a.contradicts(e.mutant) for a in self.against(e.mutant))
             ]
             if contradicted:
                 usable = [e for e in usable if e not in contradicted]
